@@ -45,11 +45,7 @@ PUBLIC_NAMES: Final = ("public", "public.npz", "public.csv", "public.parquet")
 
 
 def public_here() -> Path:
-    """Return the public set in the working directory, under one of its default names.
-
-    Raises:
-        UsageError: if there is none, or more than one.
-    """
+    """Return the only public set in the working directory under one of its default names."""
     found = [Path(name) for name in PUBLIC_NAMES if Path(name).exists()]
     if len(found) == 1:
         return found[0]
@@ -59,17 +55,13 @@ def public_here() -> Path:
         )
     raise UsageError(
         "there is no public set: put unlabelled inputs into ./public (a folder of images), public.npz, "
-        "public.csv or public.parquet, or name them with --public PATH; `pate sample .` writes an "
+        "public.csv or public.parquet, or name them with --public PATH; `pate new .` writes an "
         "example to try"
     )
 
 
 def folder_of(home: Path | None, campaign: str) -> Path:
-    """Return the folder of a campaign.
-
-    Raises:
-        UsageError: if the name is invalid.
-    """
+    """Return the folder of a campaign."""
     if not campaign or campaign.startswith(".") or "/" in campaign or campaign == FOLDER:
         raise UsageError(
             f"{campaign!r} cannot be the name of a campaign: it names a folder beside {FOLDER!r}"
@@ -157,11 +149,7 @@ class ServingOptions(CommandOptions):
 
     @property
     def folder(self) -> Path:
-        """Of the campaign.
-
-        Raises:
-            UsageError: if the name is invalid.
-        """
+        """Of the campaign."""
         return folder_of(self.home, self.campaign)
 
 
@@ -195,9 +183,7 @@ class CampaignOptions(ServingOptions, MechanismOptions):
 class CheckOptions(CampaignOptions):
     """Options of ``pate-server check``: those of a campaign, all optional, and further ones.
 
-    Attributes:
-        clock: this machine's.
-        given: names of the options given on the command line or in the configuration file.
+    ``given`` are the names of those on the command line or in the configuration file.
     """
 
     expected_teachers: Annotated[

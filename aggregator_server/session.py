@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.campaign.runner import Campaign
-from aggregator_server.envelopes.session import (
+from aggregator_server.campaign.runner import Campaign, exchange_of
+from aggregator_server.campaign.sums import Sums
+from aggregator_server.exchange.attendance import Keyring
+from aggregator_server.exchange.by_envelope import (
+    KnownKeys,
     check_goes_by_envelope,
     forget_key,
     last_envelopes,
@@ -24,7 +27,7 @@ from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.ledger.verify import read_campaign
 from aggregator_server.monitoring.overview import Command
-from aggregator_server.monitoring.session import watched
+from aggregator_server.monitoring.serving import watched
 from aggregator_server.reaching import enrolled_of, reaching
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement, server_epsilon
@@ -40,18 +43,19 @@ from pate.formats.privacy_statement import (
     neighbours_of,
 )
 from pate.noise.exact import SystemNoise
-from pate.planning.forecast import Forecast, expected
+from pate.planning.forecast import expected, teachers_wanted
 from pate.printable import listed
 from pate.runtime.child import LOCAL_STUDENT_SERVICE
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
+    STUDENT_TOKEN,
     default_home,
     kept_secret,
+    kept_token,
     private_directory,
     sweep_drafts,
     write_file,
 )
-from pate.runtime.tokens import STUDENT_TOKEN, kept_token
 from pate.storage.hash_chain import Head
 from protos.encoder_files import PackedEncoder
 from protos.public_set import pack_public_set, read_public_set
@@ -66,6 +70,8 @@ if TYPE_CHECKING:
     from pate.runtime.screen import Screen
 
 _PUBLIC_FILE = "public.bin"
+#: The coordinator's options, in the campaign's folder.
+OPTIONS_FILE = "campaign.toml"
 #: What this server can see, stated before the first party connects.
 _SEEN: Final = {
     ("plain", "central"): (
@@ -96,30 +102,14 @@ def start_campaign(
     database: str | None = None,
     encoder: Path | None = None,
     guess: Guess = NO_GUESS,
+    typed: str = "",
 ) -> dict[str, object]:
-    """Run a new campaign to its end, or continue the same one if it exists.
+    """Run a new campaign to its end, or continue the same one if it exists; return what ``--json`` prints.
 
-    It is over once its parties were notified of its end and its labels were served.
-
-    Args:
-        folder: of the campaign.
-        spec: of the campaign.
-        inputs: the public set.
-        listening: where to listen.
-        screen: for lines and progress.
-        database: address of the ledger's database; None: the campaign's present place, else a file
-            in ``folder``.
-        encoder: folder of the encoder of the inputs, which parties without a copy are sent.
-        guess: of the coordinator, for what to expect; no term of the campaign.
-
-    Returns:
-        The output of ``pate-server --json``.
-
-    Raises:
-        StateError: if another campaign is in the folder, or one that is over.
-        UsageError: for a campaign of a series without identities, or with other terms than an earlier one
-            of it; or one that cannot go by envelope.
-        PateError: if the campaign ends early; released labels are not lost.
+    It is over once its parties were notified of its end and its labels were served. If it ends
+    early, released labels are not lost. ``encoder`` is a folder, which parties without a copy are
+    sent; ``guess`` is for what to expect, no term of the campaign; ``typed`` is the options as a
+    configuration file, which a new campaign's folder keeps.
     """
     place = place_of(private_directory(folder), database)
     if stores.exists(place):
@@ -141,6 +131,8 @@ def start_campaign(
         spec = replace(spec, series_key=key.hex())
         require_same_series(folder, spec)
     write_file(folder / _PUBLIC_FILE, pack_public_set(inputs))
+    if typed:
+        write_file(folder / OPTIONS_FILE, typed.encode())
     reach("public-set-stored")
     with Ledger.create(place, spec) as ledger:
         reach("ledger-created")
@@ -157,15 +149,7 @@ def is_over(folder: Path) -> bool:
 
 
 def require_same_series(folder: Path, spec: CampaignSpec) -> None:
-    """Check before parties come what each of them compares: that a series has one set of terms.
-
-    Args:
-        folder: of the new campaign; those of earlier ones are beside it.
-        spec: of the new campaign.
-
-    Raises:
-        UsageError: if a campaign of the series was charged by other terms.
-    """
+    """Check before parties come what each of them compares: that a series has one set of terms."""
 
     def terms(of: CampaignSpec) -> str:
         votes = 1 if of.neighbour is None else of.neighbour.votes_per_patient
@@ -193,7 +177,7 @@ def _say_guess(spec: CampaignSpec, guess: Guess, screen: Screen) -> None:
     The number of teachers, or records, is a guess, so there is no message if they are enough: but for a
     rarest class that is stated.
     """
-    each = Forecast.teachers_wanted(spec)
+    each = teachers_wanted(spec)
     if each > TEACHERS_EACH:
         screen.say(
             f"{TEACHERS_EACH} teachers at each party are too few for this budget: a party that starts "
@@ -219,21 +203,9 @@ def resume_campaign(
 ) -> dict[str, object]:
     """Continue the campaign in ``folder``; a finished one serves its labels again.
 
-    Args:
-        folder: of the campaign.
-        inputs: the public set; None: the one that was stored.
-        listening: where to listen.
-        screen: for lines and progress.
-        database: address of the ledger's database, for a folder without an anchor.
-        encoder: as of :func:`start_campaign`.
-        head: the newest head that is known from elsewhere, ``number:digest``; it must be in the
-            ledger.
-        close: end the campaign where its ledger ends; what was released is published.
-
-    Raises:
-        UsageError: if the ledger may be stale, and neither ``head`` nor ``close`` is given.
-        StateError: if there is none, its public set is missing, or it ended before its roster.
-        SchemaError: if ``inputs`` or the encoder is another one than the campaign's.
+    Without ``inputs`` the public set is the stored one. A ledger that may be stale needs ``head``,
+    the newest that is known from elsewhere, or ``close``, which ends the campaign where its ledger
+    ends.
     """
     known = Head.given(head)
     with Ledger.open(place_of(folder, database), head=known, close=close) as ledger:
@@ -278,6 +250,7 @@ def _run(
     check_goes_by_envelope(folder, listening.by_envelope)
     packed = None if encoder is None else _packed(encoder, spec)
     signing_key = _signing_key(folder) if identities is None else identities.signing_key
+    keys = Keyring(signing_key, enrolled_of(identities))
     for line in [] if identities is None else identities.warnings(datetime.now(UTC)):
         screen.say(line)
     token = folder.parent / STUDENT_TOKEN
@@ -300,9 +273,7 @@ def _run(
         never = threading.Event()
         status.envelopes(last_envelopes(folder))
         if ledger.state().phase != "finished" or not (folder / _TOLD_FILE).exists():
-            with reaching(
-                folder, spec, listening, signing_key, screen, status.envelopes
-            ) as reached:
+            with reaching(folder, spec, listening, keys, screen, status.envelopes) as reached:
                 status.open_doors(reached.address, reached.alive, listens=reached.listens)
                 student = _for_student(service, token)
                 status.tell_commands(
@@ -314,24 +285,27 @@ def _run(
                     screen.say(line)
                 screen.say(f"for the student: {student}")
                 screen.say(_SEEN[spec.sums.aggregation, spec.sums.noise].format(spec=spec))
+                exchange = exchange_of(
+                    spec,
+                    inputs,
+                    reached.carrier,
+                    keys,
+                    screen,
+                    encoder=packed,
+                    show=noting(folder, lambda: ledger.state().phase, status.present),
+                )
+                known = None
+                if listening.by_envelope is not None and identities is not None:
+                    known = KnownKeys(folder, spec, identities, screen.say)
                 campaign = Campaign(
                     ledger,
                     inputs,
-                    reached.wire,
+                    Sums(ledger, inputs, exchange, screen, patience=listening.patience, keys=known),
                     noise=SystemNoise(),
                     screen=screen,
-                    signing_key=signing_key,
-                    enrolled=enrolled_of(identities),
-                    patience=listening.patience,
-                    encoder=packed,
                     await_predictions=lambda round_: service.wait_for_predictions(
-                        round_, never, campaign.look
+                        round_, never, exchange.look
                     ),
-                    show=noting(folder, lambda: ledger.state().phase, status.present),
-                    returning=reached.returning,
-                    pause=reached.pause,
-                    courier=reached.courier,
-                    sums=None if reached.courier is None else reached.courier.sums,
                     guess=guess,
                 )
                 campaign.run()
@@ -381,11 +355,7 @@ def _after_the_end(student: str, folder: Path) -> Iterator[Command]:
 
 
 def _packed(folder: Path, spec: CampaignSpec) -> PackedEncoder | None:
-    """Return the encoder of a campaign's inputs as it is sent; None if they are made by none.
-
-    Raises:
-        SchemaError: if it is another one.
-    """
+    """Return the encoder of a campaign's inputs as it is sent; None if they are made by none."""
     made, wanted = PackedEncoder(folder), encoder_in(spec.schema)
     if wanted and made.digest != wanted:
         raise SchemaError(

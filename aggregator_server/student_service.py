@@ -21,9 +21,9 @@ from aggregator_server.results.statement import expected_of, privacy_statement
 from pate.campaign.choices import NO_GUESS, Guess
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
 from pate.foreign import json_value
-from pate.runtime.environment import is_loopback
+from pate.runtime.child import is_loopback
 from pate.runtime.failpoints import reach
-from pate.runtime.tokens import STUDENT_TOKEN, new_token, same
+from pate.runtime.home import STUDENT_TOKEN, new_token, same
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
 
@@ -52,18 +52,10 @@ _SOURCES: Final = {
 
 
 class StudentService:
-    """Serves one campaign's labels on a loopback port.
+    """Serves one campaign's labels on a loopback port; others would need TLS.
 
-    Args:
-        ledger: of the campaign.
-        host: a loopback address; others would need TLS.
-        port: 0 for any free one.
-        token: authenticates the campaign's own student; None: a fresh one. Anyone who can reach the
-            port may read released labels. Predictions, which influence spending, are accepted only
-            with the token, and at the end the server waits only for its holder.
-
-    Raises:
-        UsageError: if the host is not loopback.
+    Anyone who can reach it may read released labels. Predictions, which influence spending, are
+    accepted only with the token, and at the end the server waits only for its holder.
     """
 
     def __init__(
@@ -94,12 +86,7 @@ class StudentService:
         return self._port
 
     def start(self) -> int:
-        """Serve; return the port.
-
-        Raises:
-            PortInUseError: if the port is in use.
-            UsageError: if the address cannot be used.
-        """
+        """Serve; return the port."""
         # Followers occupy a thread each; the others serve the short calls.
         pool = ThreadPoolExecutor(FOLLOWERS + 4, thread_name_prefix="student-service")
         server = grpc.server(
@@ -156,13 +143,8 @@ class StudentService:
     ) -> Probabilities | None:
         """Wait until the student's predictions for a round are in the ledger, and return them.
 
-        Args:
-            round_: from 2.
-            stop: ends the wait; polled four times a second.
-            meanwhile: called as often.
-
-        Returns:
-            (queries, classes) float32; None if ``stop`` was set or the service ended first.
+        None if ``stop``, polled four times a second with ``meanwhile``, was set or the service
+        ended first.
         """
 
         def done() -> bool:

@@ -28,7 +28,7 @@ from benchmarks.cost import COSTS
 from benchmarks.record import RESULTS
 from benchmarks.rows import ROWS
 from pate.errors import PateError
-from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.child import QUIET_FLOWER
 from pate.runtime.screen import Screen
 
 

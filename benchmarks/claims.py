@@ -136,7 +136,7 @@ def rival(result: Result, epsilon: float) -> Cell | None:
         cell
         for cell in result.cells
         if cell.epsilon == epsilon
-        and cell.method not in ("records", "teachers")
+        and not METHODS[cell.method].ours
         and not METHODS[cell.method].whole
     ]
     return max(others, key=lambda cell: cell.figures[figure].mean, default=None)

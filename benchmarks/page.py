@@ -92,6 +92,8 @@ def _parts(results: Mapping[str, Result]) -> dict[str, str]:
         "records large": points("records", "rival", [each for each in every if each >= SHOWN]),
         "teachers": claims.counted(claims.gaps(compared, "teachers", "records", every)),
         "teachers each": points("teachers", "records"),
+        "labels": claims.counted(claims.gaps(compared, "teachers", "teachers-labels", every)),
+        "once": claims.counted(claims.gaps(compared, "records", "records-once", every)),
         "teachers rival": claims.counted(claims.gaps(compared, "teachers", "rival", every)),
         "no privacy": points("records", "pooled", [SHOWN]),
         "whole party": claims.span(
@@ -317,14 +319,16 @@ def _csv_line(result: Result, cell: Cell) -> dict[str, object]:
         "setting": ", ".join(f"{name} {value}" for name, value in cell.setting.items() if name != "month"),
         "best_not_chosen": "; ".join(f"{name} {value:.7g}" for name, value in cell.beside.items()),
         "server_epsilon": cell.guarantee.get("server_epsilon"), "adjacency": cell.guarantee.get("adjacency"),
-        "date": result.date, "commit": (cell.commit or "")[:12],
+        "date": cell.date or result.date, "commit": (cell.commit or "")[:12],
     }  # fmt: skip
     line |= {name: value for name, value in data.items() if name != "note"}
-    if cell is result.cells[0]:
+    first = cell is result.cells[0]
+    versions = (result.versions if first else {}) | cell.versions
+    line["versions"] = ", ".join(f"{name} {value}" for name, value in versions.items())
+    if first:
         line |= {
             "note": result.note, "data": data["note"],
             "machine": ", ".join(f"{name} {value}" for name, value in result.machine.items() if value),
-            "versions": ", ".join(f"{name} {value}" for name, value in result.versions.items()),
         }  # fmt: skip
     line |= {f"{name}{end}": value for name, found in cell.figures.items() for end, value in (
         ("", found.mean), ("_low", found.low), ("_high", found.high),
@@ -334,7 +338,7 @@ def _csv_line(result: Result, cell: Cell) -> dict[str, object]:
     elif row.epsilons:
         line |= _cost_columns(cell)
         best = None if cell.epsilon is None else claims.rival(result, cell.epsilon)
-        if cell.method in ("records", "teachers") and best is not None:
+        if METHODS[cell.method].ours and best is not None:
             ahead = claims.gap(result, cell, best)
             line |= {"rival": best.method, "points": ahead.points, "points_error": ahead.error}
     if month := cell.setting.get("month"):

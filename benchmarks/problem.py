@@ -83,6 +83,7 @@ class Problem:
         parties: their number.
         encoder: of the inputs, in words.
         fewer: of a trial: how many times more units vote in the row itself.
+        by_party: whether all records of a party are protected.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Problem:
     parties: int = 5
     encoder: str = ""
     fewer: float = 1.0
+    by_party: bool = False
     _kinds: dict[str, Rows] = field(default_factory=dict)
     _whole: dict[str, list[Floats]] = field(default_factory=dict)
 
@@ -105,8 +107,10 @@ class Problem:
         return len(self.split.private.classes)
 
     @property
-    def unit(self) -> Literal["record", "patient"]:
+    def unit(self) -> Literal["record", "patient", "party"]:
         """What is protected."""
+        if self.by_party:
+            return "party"
         return "record" if self.split.private.groups is None else "patient"
 
     @cached_property
@@ -177,7 +181,10 @@ def load(row: Row, work: Path) -> Problem:
         split = with_validation(split)
     if not row.every_column:
         split = replace(split, whole=None)
-    return Problem(row.data, split, row.chooser, data.parties, words)
+    return Problem(
+        row.data, split, row.chooser, row.parties or data.parties, words,
+        by_party=row.unit == "party",
+    )  # fmt: skip
 
 
 def with_validation(split: Split) -> Split:

@@ -135,6 +135,8 @@ class Cell:
         runs: one per dealing.
         cost: of a party, mean over dealings.
         commit: of this repository, with a + if files had changed since; None if unknown.
+        date: on which it began, where that is not the result's.
+        versions: that the result does not have.
     """
 
     method: str
@@ -150,6 +152,8 @@ class Cell:
     runs: tuple[Run, ...] = ()
     cost: Cost | None = None
     commit: str | None = None
+    date: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len({run.seed for run in self.runs}) != len(self.runs):

@@ -111,10 +111,11 @@ class Data:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A method: its name in pictures, whether one curator has all records, and whether it protects all
-    records of a party, and not one unit."""
+    """A method: its name in pictures, whether it is this project's, whether one curator has all records, and
+    whether it protects all records of a party, and not one unit."""
 
     short: str
+    ours: bool = False
     curator: bool = False
     whole: bool = False
 
@@ -135,6 +136,8 @@ class Row:
         student: trainer, as ``pate-student train --model`` names it.
         steps: of the student's training, None for its default.
         dealings: number of runs.
+        parties: their number; 0: that of the data.
+        unit: ``party``, or empty: a record, or a patient where the data have them.
         every_column: whether the model without privacy has more columns than the parties.
         picked: how the settings were chosen, in words.
         lacks: what cannot be run, in words.
@@ -153,6 +156,8 @@ class Row:
     student: str = "auto"
     steps: int | None = None
     dealings: int = 5
+    parties: int = 0
+    unit: Literal["", "party"] = ""
     every_column: bool = False
     picked: str = ""
     lacks: str = ""

@@ -67,9 +67,16 @@ def run_row(
             cell = run_cell(method, problem, epsilon, dealings or row.dealings, screen)
             if part:  # another process may run another part
                 result = record.read(row.name, out) or result
-            result = result.with_cell(replace(cell, commit=commit))
+            result = result.with_cell(_dated(replace(cell, commit=commit), result))
             result.write(out)
     return out / f"{row.name}.json"
+
+
+def _dated(cell: Cell, result: Result) -> Cell:
+    """Return a cell with today's date and versions, where they are not those of the result."""
+    now = Result.begun(result.row, result.data)
+    other = {name: each for name, each in now.versions.items() if result.versions.get(name) != each}
+    return replace(cell, date="" if now.date == result.date else now.date, versions=other)
 
 
 def _has(result: Result, method: str, epsilon: float | None) -> bool:
@@ -85,7 +92,7 @@ def methods_of(row: Row, work: Path, screen: Screen) -> list[Method]:
     from benchmarks.methods import linear, standard, votes
 
     made = [
-        votes.records(row, work, screen), votes.teachers(row, work, screen), *linear.METHODS,
+        *votes.methods(row, work, screen), *linear.METHODS,
         standard.alone(), standard.pooled(screen),
     ]  # fmt: skip
     if any(name.startswith(("dp-sgd", "fedavg")) for name in row.methods):
@@ -192,7 +199,6 @@ def _begun(row: Row, problem: Problem, out: Path, dealings: int, *, go_on: bool)
         for name in ("private", "public", "test", "unit")
         if stored.data.get(name, fresh.data[name]) != fresh.data[name]
     ]
-    odd += ["versions"] * (stored.versions != fresh.versions)
     if odd:
         raise UsageError(
             f"{row.name}.json has other {listed(odd)}: its figures and new ones cannot be compared. "

@@ -17,8 +17,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from party.identity.keys import stored_identity
-from party.ledger.file import APPLICATION_ID, SCHEMA
-from party.ledger.head_file import HeadFile
+from party.ledger.file import APPLICATION_ID, SCHEMA, HeadFile
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.errors import DataError, LedgerError, PateError, ProtocolError, StateError, UsageError
 from pate.formats.enrolment import check_name
@@ -45,20 +44,10 @@ CONTENTS: Final = Contents(
 
 
 def back_up(home: Path, out: Path) -> dict[str, object]:
-    """Copy the ledger in ``home``, also while the party runs, and verify the copy.
+    """Copy the ledger in ``home`` to the new folder ``out``, also while the party runs, and verify the copy.
 
-    Args:
-        home: of the party.
-        out: the folder to make, with its parent if needed.
-
-    Returns:
-        The manifest of the backup, signed by the party's identity if it has one, and its folder.
-
-    Raises:
-        StateError: if there is no ledger, or something is at ``out``.
-        LedgerError: if the ledger is missing, or its copy does not verify or is older than the
-            noted head: the ledger is then older, too.
-        DiskError: if it cannot be written.
+    Returns its manifest, signed by the party's identity if it has one, and its folder. A
+    LedgerError says that the ledger is missing, damaged, or older than the noted head.
     """
     head_file = HeadFile(home / LEDGER_FILE)
     head_file.require_ledger()
@@ -73,11 +62,7 @@ def back_up(home: Path, out: Path) -> dict[str, object]:
 
 
 def named_home(place: Path, homes: Path) -> Path:
-    """Return the home of the party that a backup names, in the folder of all homes.
-
-    Raises:
-        DataError: if it is not a backup, or the name cannot be a party's.
-    """
+    """Return the home of the party that a backup names, in the folder of all homes."""
     try:
         return homes / check_name(read_manifest(place).name)
     except ProtocolError as error:
@@ -96,27 +81,10 @@ def restore(
 ) -> dict[str, object]:
     """Restore a party's ledger to a home without one, or with one of an interrupted restore.
 
-    Only the files of :data:`CONTENTS` are written, whatever the backup contains, and none is
-    overwritten.
-
-    Args:
-        place: of the backup.
-        home: of the party; made if needed.
-        head: the newest head that is known from elsewhere, ``number:digest``, or None. The copy
-            must also have the head noted in ``home`` of a missing ledger.
-        entries_lost: the operator accepts that later entries are lost.
-        signed_by: the public key (hex) that must have signed the backup; None: that of the identity
-            in ``home``, if there is one.
-
-    Returns:
-        ``head``, ``folder`` and ``signer`` of the restored ledger; without an identity the signer is
-        "".
-
-    Raises:
-        UsageError: if neither head nor entries_lost is given, or ``signed_by`` is not a key.
-        StateError: if there is a ledger in ``home``, or a party runs there.
-        LedgerError: if the copy does not verify, or lacks ``head``.
-        DataError: if it is not a backup of a party, was changed, or has another signer.
+    Only the files of :data:`CONTENTS` are written, and none is overwritten. The copy must have
+    ``head``, the newest that is known from elsewhere, and the one that is noted in ``home``; or the
+    operator accepts that later entries are lost. ``signed_by`` is the key that must have signed the
+    backup, by default that of the identity in ``home``.
     """
     asked = backup.Restore(place, CONTENTS, stored_identity(home), signed_by=signed_by)
     manifest, given = asked.manifest, Head.given(head)
@@ -143,15 +111,7 @@ def restore(
 
 
 def forget(home: Path) -> str:
-    """Continue with a ledger that lacks answers of this party: an older copy, or an empty one.
-
-    Returns:
-        The head of the present ledger.
-
-    Raises:
-        StateError: if a party runs there, or never had a ledger there.
-        LedgerError: if the present ledger does not verify.
-    """
+    """Continue with a ledger that lacks answers of this party, or an empty one; return its head."""
     path = home / LEDGER_FILE
     if not home.is_dir():
         raise StateError(f"there is no party in {home}")

@@ -128,11 +128,7 @@ class OwnOptions(CommandOptions):
 
     @property
     def only_records(self) -> bool:
-        """Whether only records vote: if so wanted, or as teachers learn no number.
-
-        Raises:
-            UsageError: if only teachers were to vote, who cannot.
-        """
+        """Whether only records vote: if so wanted, or as teachers learn no number."""
         if self.number is not None and self.votes == "teachers":
             raise UsageError(
                 "teachers learn a class or several labels, no number: --number leaves --votes out"
@@ -140,12 +136,7 @@ class OwnOptions(CommandOptions):
         return self.number is not None or self.votes == "neighbour"
 
     def require_sense(self) -> None:
-        """Check what needs no campaign, before a command imports what is slow.
-
-        Raises:
-            DataError: if there is nothing at the path of the data.
-            UsageError: for options that contradict each other.
-        """
+        """Check what needs no campaign, before a command imports what is slow."""
         from pate.data.locate import require_there
 
         if self.data is not None:
@@ -246,11 +237,7 @@ class WatchOptions(OwnOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions(Options):
-    """The options of ``pate-party check``; all are optional.
-
-    Attributes:
-        clock: this machine's.
-    """
+    """The options of ``pate-party check``; all are optional. ``clock`` is this machine's."""
 
     bundle: Annotated[
         Path | None,

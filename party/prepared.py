@@ -13,7 +13,7 @@ from party.identity.keys import identity_key, shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.binding import bind
 from party.policy.file import policy_of, source_of
-from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.own_data import OwnFile, OwnVoters, Training
 from party.voting.received import Encoders
 from party.voting.site import Site
 from party.voting.voter import Voter
@@ -37,18 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a run of a party works with; its data are not read yet.
-
-    Attributes:
-        name: of this party.
-        home: of this party.
-        policy: of the site.
-        ledger: opened, and bound by the policy.
-        own: makes voters of its records.
-        public: its own copy of the public set, or None.
-        enrolment: None if it is not enrolled.
-        say: prints a line.
-    """
+    """What a run of a party works with; its data are not read yet."""
 
     name: str
     home: Path
@@ -73,17 +62,7 @@ class Prepared:
     ) -> Self:
         """Open everything that may be damaged or missing, before hours of training.
 
-        Args:
-            options: of the command.
-            name: of this party.
-            home: of this party.
-            screen: for lines and progress.
-            status: receives the state of the run, for monitoring.
-            enrolment: None if it is not enrolled.
-            trial: whether the server is on this machine, and the party not enrolled.
-
-        Raises:
-            PateError: if options, policy, ledger or enrolment do not allow it.
+        ``trial``: whether the server is on this machine, and the party not enrolled.
         """
         policy = policy_of(home, loopback=trial, file=options.policy)
         screen.say(
@@ -143,7 +122,7 @@ def _own_voters(
     status: Status,
 ) -> OwnVoters:
     @contextlib.contextmanager
-    def training() -> Iterator[Callable[[int, int], None]]:
+    def shown() -> Iterator[Callable[[int, int], None]]:
         before = status.standing.state
         status.is_now("training")
         with screen.bar("teachers ready") as move:
@@ -155,29 +134,28 @@ def _own_voters(
             yield progress
         status.is_now(before)
 
-    return OwnVoters(
-        OwnFile.of(options, encoder),
-        teachers=None if options.only_records else options.teachers or TEACHERS_EACH,
+    how = Training(
+        teachers=options.teachers or TEACHERS_EACH,
         takes_wanted=options.teachers is None,
         later=options.trained_later,
-        records=options.votes in ("any", "neighbour"),
         model=options.model,
         device=options.device,
         home=home,
+        shown=shown,
+    )
+    return OwnVoters(
+        OwnFile.of(options, encoder),
+        training=None if options.only_records else how,
+        records=options.votes in ("any", "neighbour"),
         key=shard_key(home),
         say=screen.say,
         warn=lambda line: screen.say(line, "warning"),
-        training=training,
         encoders=received,
     )
 
 
 def _warnings(enrolment: Enrolment | None) -> list[str]:
-    """Return lines about what expires soon.
-
-    Raises:
-        StateError: if the server's authority has expired.
-    """
+    """Return lines about what expires soon."""
     if enrolment is None:
         return []
     now = datetime.now(UTC)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from party.flower.client_app import make_client_app
-from party.flower.connection import Connection
+from party.flower.connection import Connection, Timeouts
 from party.flower.supernode import Server, UntrustedServerError
 from party.identity.enrolment import Enrolment
 from party.monitoring import Status
@@ -44,18 +44,7 @@ _LOOK_S: Final = 5.0
 def take_part(
     options: StartOptions, name: str, home: Path, screen: Screen, status: Status | None = None
 ) -> Ending:
-    """Take part until the campaign has ended, and return its ending.
-
-    Args:
-        options: of the command.
-        name: of this party; its enrolled name if it is enrolled.
-        home: of this party.
-        screen: for lines and progress.
-        status: receives the state of the run, for monitoring.
-
-    Raises:
-        PateError: if the data, the settings, the server or the campaign do not allow it.
-    """
+    """Take part until the campaign has ended, and return its ending."""
     status = status or Status()
     enrolment = Enrolment.load(home)
     server = options.server or (LOCAL_SERVER if enrolment is None else enrolment.server)
@@ -82,15 +71,14 @@ def take_part(
         return voter.ending is not None or voter.refusal is not None
 
     connection = Connection(
-        server,
+        place,
         make_client_app(voter.handle),
         home=home / "flower",
-        root_certificates=None if enrolment is None else enrolment.ca,
         node_key=None if enrolment is None else enrolment.node_key,
         on_absence=lambda: None if over() else screen.say(of_absence(ledger)),
         on_event=lambda line: None if over() else screen.say(line),
         on_state=status.is_now,
-        max_wait=options.max_wait,
+        timeouts=Timeouts(server=options.max_wait),
     )
     describing = screen.bar("describing inputs", percent=True, late=True)
     try:
@@ -113,8 +101,7 @@ def take_part(
 def _wait_for(server: Server, most: float | None) -> str | None:
     """Wait a moment for a server; return why it does not answer, None if it does.
 
-    Raises:
-        UnreachableError: if it is not trusted: before any record is read for it.
+    UnreachableError if it is not trusted: before any record is read for it.
     """
     until = time.monotonic() + min(_SOON_S, _SOON_S if most is None else most)
     while True:
@@ -131,12 +118,7 @@ def _wait_for(server: Server, most: float | None) -> str | None:
 
 
 def _read_ahead(party: Prepared, server: Server, screen: Screen) -> None:
-    """Read our data and train while there is no server; leave off after a teacher if it answers.
-
-    Raises:
-        GaveUpError: if it does.
-        PateError: if nothing could vote.
-    """
+    """Read our data and train while there is no server; GaveUpError, after a teacher, if it answers."""
     last = max(party.ledger.campaigns(), key=lambda each: each.last, default=None)
     public = party.public
     # The next campaign probably has the schema of the last one; if not, the data are read again.
@@ -183,11 +165,7 @@ def _schema_of(last: CampaignRecord | None) -> Schema | None:
 
 
 def of_absence(ledger: PartyLedger) -> str:
-    """Return a line for the operator about a server that has been absent for a while.
-
-    A party that misses the end of a campaign is not notified later: the server has stopped, and may
-    not return.
-    """
+    """Return a line about a server that has been absent for a while: it may have stopped, and not return."""
     found = ledger.campaigns()
     if not found:
         return "no campaign was joined yet: this party waits for the server; Ctrl-C is safe"

@@ -2,19 +2,23 @@
 
 ::
 
-    PateError                1 any other error of this system ├── UsageError           2 an invalid
-    option, or options that exclude each other ├── DataError           10   a file or folder of data
-    that cannot be used as it is ├── SchemaError         11   two sides with other classes, columns
-    or public sets ├── StateError          12 a state directory that belongs to something else, or
-    is in use ├── BudgetError         20 a query that does not fit the remaining privacy budget ├──
-    AccountingError     21   NaN, a negative cost, an epsilon that shrinks: the accountant stops ├──
-    LedgerError         22   a ledger whose chain, totals or releases do not hold ├──
-    InfeasibleError     23 a guarantee that no available setting can give ├── ProtocolError 30 bytes
-    from the network that are not a valid message ├── QuorumError 31 too few parties are left to
-    continue ├── RefusedError        32 the other side refused ├── UnreachableError    40 a server
-    that does not answer ├── PortInUseError      41 a port that is in use ├── ProcessError 42 a
-    child process that ended unexpectedly ├── DiskError 43   a disk that is full or not writable └──
-    UndecidedError 44 a check that found nothing out in its time
+    PateError               1   any other error of this system
+    ├── UsageError          2   an invalid option, or options that exclude each other
+    ├── DataError          10   a file or folder of data that cannot be used as it is
+    ├── SchemaError        11   two sides with other classes, columns or public sets
+    ├── StateError         12   a state directory that belongs to something else, or is in use
+    ├── BudgetError        20   a query that does not fit the remaining privacy budget
+    ├── AccountingError    21   NaN, a negative cost, an epsilon that shrinks: the accountant stops
+    ├── LedgerError        22   a ledger whose chain, totals or releases do not hold
+    ├── InfeasibleError    23   a guarantee that no available setting can give
+    ├── ProtocolError      30   bytes from the network that are not a valid message
+    ├── QuorumError        31   too few parties are left to continue
+    ├── RefusedError       32   the other side refused
+    ├── UnreachableError   40   a server that does not answer
+    ├── PortInUseError     41   a port that is in use
+    ├── ProcessError       42   a child process that ended unexpectedly
+    ├── DiskError          43   a disk that is full or not writable
+    └── UndecidedError     44   a check that found nothing out in its time
 
 The message of an error is for the operator of the process: it may name local paths and values. Only
 :attr:`PateError.public`, a fixed sentence per kind, may be sent to another party.

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pate.masking.ahead.bundle import Bundle, Round
-from pate.masking.ahead.roster import MOST_PARTIES, BundleRoster, Sealed, takes_consent
+from pate.masking.ahead.bundle import (
+    MOST_PARTIES,
+    Bundle,
+    BundleRoster,
+    Round,
+    Sealed,
+    takes_consent,
+)
 from pate.masking.context import Member
 from protos.bounds import (
     HASH_BYTES,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.data.embeddings import Embeddings, embedding_arrays
-from pate.data.values import Dataset, Images, Inputs, Table, is_numeric
+from pate.data.values import Dataset, Images, Inputs
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -20,16 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class DatasetSplit:
-    """The parts of a split data set.
+    """The parts of a split data set."""
 
-    Attributes:
-        parties: one data set per party, disjoint.
-        public: unlabelled in the campaign; its true labels serve for evaluation.
-        test: held back to evaluate the student.
-    """
-
-    parties: tuple[Dataset, ...]
-    public: Dataset
+    parties: tuple[Dataset, ...]  # one data set per party, disjoint
+    public: Dataset  # unlabelled in the campaign; its true labels serve for evaluation
     test: Dataset
 
 
@@ -66,18 +59,7 @@ def digits_like(number: int, seed: int = 0) -> Dataset:
 
 
 def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 0) -> DatasetSplit:
-    """Shuffle and split: ``test`` and ``public`` records first, the rest evenly to the parties.
-
-    Args:
-        records: all records.
-        parties: number of data holders.
-        public: size of the public set.
-        test: size of the test set.
-        seed: of the shuffle.
-
-    Raises:
-        DataError: if there is less than one record per party.
-    """
+    """Shuffle and split: ``test`` and ``public`` records first, the rest evenly to the parties."""
     left = len(records) - public - test
     if left < parties:
         raise DataError(
@@ -96,66 +78,29 @@ def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 
 def write_split(place: Path, dealt: DatasetSplit, names: Sequence[str]) -> None:
     """Write a split of images: a folder for each party, ``public.npz`` and ``test.npz``.
 
-    Args:
-        place: a folder, made if absent; existing files of these names are replaced.
-        dealt: the split.
-        names: of the parties.
+    ``place``: a folder, made if absent; existing files of these names are replaced.
     """
     for name, records in zip(names, dealt.parties, strict=True):
         (place / name).mkdir(parents=True, exist_ok=True)
         write_labelled(place / name / "records.npz", records)
-    write_inputs(place / "public", dealt.public.inputs)
+    write_inputs(place / "public.npz", dealt.public.inputs)
     write_labelled(place / "test.npz", dealt.test)
 
 
-def write_labelled(path: Path, records: Dataset, label: str = "label") -> None:
-    """Write a data set in a readable format: images as ``.npz``, a table as CSV.
-
-    Args:
-        path: of the file.
-        records: what to write.
-        label: table: the column of the classes.
-    """
-    names = np.array(records.classes, dtype=np.str_)[records.labels]
-    if isinstance(records.inputs, Images):
-        classes = np.array(records.classes, dtype=np.str_)
-        np.savez_compressed(path, images=records.inputs.pixels, labels=names, classes=classes)
-    elif isinstance(records.inputs, Embeddings):
-        classes = np.array(records.classes, dtype=np.str_)
-        np.savez_compressed(
-            path,
-            **embedding_arrays(records.inputs),
-            labels=names,
-            classes=classes,
-            allow_pickle=False,
-        )
-    else:
-        table = records.inputs
-        _write_csv(path, Table((*table.names, label), (*table.columns, names)))
+def write_labelled(path: Path, records: Dataset) -> None:
+    """Write images and their classes as ``.npz``."""
+    classes = np.array(records.classes, dtype=np.str_)
+    labels = classes[records.labels]
+    np.savez_compressed(path, images=_pixels(records.inputs), labels=labels, classes=classes)
 
 
 def write_inputs(path: Path, inputs: Inputs) -> Path:
-    """Write a public set next to ``path``, images as ``.npz`` and a table as CSV; return the file."""
-    if isinstance(inputs, Images):
-        made = path.with_suffix(".npz")
-        np.savez_compressed(made, images=inputs.pixels)
-    elif isinstance(inputs, Embeddings):
-        made = path.with_suffix(".npz")
-        np.savez_compressed(made, **embedding_arrays(inputs), allow_pickle=False)
-    else:
-        made = path.with_suffix(".csv")
-        _write_csv(made, inputs)
-    return made
+    """Write a public set of images as ``.npz``, and return the file."""
+    np.savez_compressed(path, images=_pixels(inputs))
+    return path
 
 
-def _write_csv(path: Path, table: Table) -> None:
-    import csv
-
-    columns = [
-        [("" if np.isnan(v) else repr(v)) for v in c.tolist()] if is_numeric(c) else c.tolist()
-        for c in table.columns
-    ]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(table.names)
-        writer.writerows(zip(*columns, strict=True))
+def _pixels(inputs: Inputs) -> NDArray[np.uint8]:
+    if not isinstance(inputs, Images):
+        raise TypeError("only images are written as an array of pixels")
+    return inputs.pixels

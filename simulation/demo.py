@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.monitoring.token import kept_token
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.runtime.child import free_port
-from pate.runtime.tokens import STUDENT_TOKEN
+from pate.runtime.home import PAGE_TOKEN, STUDENT_TOKEN, kept_token
 from simulation.datasets import DatasetSplit, deal, digits, write_split
 from simulation.programs import Programs
 from simulation.report import Report, draw
@@ -36,16 +35,7 @@ DELTA: Final = 1e-4
 
 @dataclass(frozen=True)
 class Act:
-    """One of the two campaigns.
-
-    Attributes:
-        aggregator: name of the mechanism.
-        epsilon: its budget.
-        server: further options of the server.
-        party: of each party.
-        teachers: in all.
-        ending: suffix of its files' names.
-    """
+    """One of the two campaigns."""
 
     aggregator: str
     epsilon: float
@@ -79,12 +69,7 @@ ACTS: Final = (
 def run_demo(out: Path, screen: Screen) -> tuple[Report, ...]:
     """Run the demonstration and return the result of each campaign.
 
-    Args:
-        out: folder for the students, the pictures and the logs; made if absent.
-        screen: for the roles' lines.
-
-    Raises:
-        ProcessError: if one of the processes fails.
+    ``out``: folder for the students, the pictures and the logs; made if absent.
     """
     dealt = deal(digits(), len(HOSPITALS), public=PUBLIC, test=TEST)
     pooled = pooled_accuracy(dealt)
@@ -131,7 +116,7 @@ def _perform(
 
         def say_where() -> None:
             programs.wait_for_port(page_port)
-            token = kept_token(place / f"server{act.ending}")
+            token = kept_token(place / f"server{act.ending}" / PAGE_TOKEN)
             address = f"http://127.0.0.1:{page_port}/?token={token}"
             screen.say(f"watch it in a browser: {address}")
 

@@ -114,6 +114,8 @@ def simulate(
     delta: float = _DELTA,
     aggregator: Aggregator = "neighbour",
     teachers: int = TEACHERS,
+    rounds: int | None = None,
+    release: str | None = None,
     unit: Unit = "record",
     classes: Sequence[str] | None = None,
     expected_records: int | None = None,
@@ -144,6 +146,10 @@ def simulate(
         aggregator: ``neighbour``: records vote themselves, at a small epsilon; else one of the mechanisms of
             teachers, such as ``confident-gnmax``.
         teachers: of each party, if teachers vote.
+        rounds: of records' votes, each of which releases a model; None: 4 where they are the default, 1: one
+            release of sums. Of the interactive mechanism: rounds of labels.
+        release: with ``gnmax``, what is released at once: ``counts``, ``balanced``, ``arrays`` or ``axes-K``;
+            None: labels.
         unit: ``record``, ``patient`` (with groups) or ``party``.
         classes: the class list; None: the classes that occur, which the result publishes.
         expected_records: of all parties, if records vote: it decides where. It is public: a round number, not
@@ -196,6 +202,8 @@ def simulate(
             parties=len(held),
             teachers=teachers,
             aggregator=aggregator,
+            rounds=rounds,
+            release=release,
             epsilon=epsilon,
             delta=delta,
             aggregation=aggregation,

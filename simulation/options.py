@@ -43,11 +43,7 @@ OutOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationOptions(SumOptions, CommandOptions):
-    """The options; each field is the option of that name.
-
-    Raises:
-        UsageError: for options that make no sense together.
-    """
+    """The options; each field is the option of that name."""
 
     parties: Annotated[int, of_campaign(min=1, help="How many parties to simulate.")] = 50
     teachers: Annotated[int, of_campaign(min=1, help="Teachers of each party.")] = 2
@@ -100,7 +96,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     def outside(self) -> int:
         """Number of additional processes for the parties; 0: threads of this one."""
         from pate.masking.graph import COMPLETE_UP_TO
-        from simulation.party_processes import default_processes
+        from simulation.processes import default_processes
 
         if self.processes is None:
             return default_processes(self.parties) if self.parties > COMPLETE_UP_TO else 0

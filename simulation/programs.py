@@ -37,25 +37,16 @@ _STAMP: Final = re.compile(r"^\d\d:\d\d:\d\d [\w-]+(?: [\w.-]+)?: ")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Environment of one start of a command.
+    """Environment of one start of a command."""
 
-    Attributes:
-        variables: of the environment, in addition to those of this process.
-        folder: working directory; None: the current one.
-        umask: of it; -1: that of this process.
-    """
-
+    # of the environment, in addition to those of this process
     variables: Mapping[str, str] = field(default_factory=dict)
-    folder: Path | None = None
+    folder: Path | None = None  # working directory; None: the current one
     umask: int = -1
 
 
 def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait for a condition.
-
-    Raises:
-        TimeoutError: naming what was waited for.
-    """
+    """Wait for a condition."""
     deadline = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > deadline:
@@ -94,31 +85,21 @@ def children(pid: int) -> list[int]:
 class Program:
     """One running command.
 
-    Attributes:
-        name: in messages, and of the files with its output.
-        log: the file with its standard error.
+    ``name``: in messages, and of the files with its output.
     """
 
     _process: subprocess.Popen[bytes]
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path,  # for its output, in files named after it
         name: str,
         command: Sequence[str],
         *,
-        failpoint: str | None = None,
+        failpoint: str | None = None,  # at which it is killed; None: none
         around: Surroundings | None = None,
     ) -> None:
-        """Start it, without this process's own settings (PATE_...).
-
-        Args:
-            folder: for its output, in files named after it.
-            name: in messages, and of those files.
-            command: its command line.
-            failpoint: at which it is killed; None: none.
-            around: its environment.
-        """
+        """Start it, without this process's own settings (PATE_...)."""
         self._named(folder, name)
         around = around or Surroundings()
         environment = python_environment()
@@ -174,11 +155,7 @@ class Program:
         return _read(self._out)
 
     def result(self) -> dict[str, object]:
-        """Return the one JSON object that it printed; empty if it printed nothing.
-
-        Raises:
-            ProcessError: if it printed anything else.
-        """
+        """Return the one JSON object that it printed; empty if it printed nothing."""
         try:
             found = json_value(self.output or "{}")
         except ValueError:
@@ -196,12 +173,7 @@ class Program:
         return self._family
 
     def says(self, words: str, times: int = 1) -> None:
-        """Wait until these words are in its output.
-
-        Raises:
-            ProcessError: if it has ended without them.
-            TimeoutError: if they do not appear in time.
-        """
+        """Wait until these words are in its output."""
 
         def said() -> bool:
             ended = self.code  # checked first: its output before the end is then in the file
@@ -215,11 +187,7 @@ class Program:
         until(said, f"{self.name} says {words!r}; it said:\n{self.text}")
 
     def ends(self, *codes: int, deadline_s: float = DEADLINE_S) -> int:
-        """Wait until it ends by itself, and return its exit code (negative for a signal).
-
-        Raises:
-            ProcessError: if it is none of these codes, or it does not end.
-        """
+        """Wait until it ends by itself, and return its exit code (negative for a signal)."""
         deadline = time.monotonic() + deadline_s
         while (found := self.code) is None:
             self.family()  # its children must be known before it ends
@@ -250,11 +218,7 @@ class Program:
             self.pause(1.0)
 
     def leaves_nobody(self) -> None:
-        """Wait until none of its children runs.
-
-        Raises:
-            TimeoutError: if one still runs.
-        """
+        """Wait until none of its children runs."""
         family = self.family()
         until(lambda: not any(map(is_alive, family)), f"{self.name}'s children have ended")
 
@@ -279,10 +243,8 @@ class Programs:
     On a terminal each has one line, with its last output or its progress; only the tellers' output
     scrolls. The complete output of each is in its log.
 
-    Args:
-        screen: for the lines.
-        tellers: the programs whose lines are printed.
-        logs: a folder for their output; that of an earlier run is removed.
+    ``tellers``: the programs whose lines are printed; ``logs``: a folder for their output; that of
+    an earlier run is removed.
     """
 
     def __init__(self, screen: Screen, logs: Path, *, tellers: Sequence[str] = ()) -> None:
@@ -322,11 +284,7 @@ class Programs:
             self._lines.say(name, "starting")
 
     def wait(self, *names: str) -> dict[str, dict[str, object]]:
-        """Wait until these roles have ended successfully, and return their results by name.
-
-        Raises:
-            ProcessError: as soon as any role has failed.
-        """
+        """Wait until these roles have ended successfully, and return their results by name."""
         while any(self._roles[name].code is None for name in names):
             self._require_well()
             time.sleep(_POLL_S)
@@ -334,11 +292,7 @@ class Programs:
         return {name: self._roles[name].result() for name in names}
 
     def wait_for_port(self, port: int) -> None:
-        """Wait until one of the roles listens on a port of this machine.
-
-        Raises:
-            ProcessError: as soon as any role has failed.
-        """
+        """Wait until one of the roles listens on a port of this machine."""
         while True:
             with contextlib.suppress(OSError), socket.create_connection((_HERE, port), _POLL_S):
                 return

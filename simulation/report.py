@@ -28,40 +28,23 @@ _HEADING: Final[dict[str, Any]] = {"loc": "left", "fontsize": 11}
 
 @dataclass(frozen=True)
 class Report:
-    """One campaign in numbers.
-
-    Attributes:
-        parties: number of data holders that voted.
-        teachers: M, teachers in all; 0 if records vote.
-        labels_asked: queries put to the mechanism; one asked in two rounds counts twice.
-        labels_answered: labels released.
-        label_accuracy: share of released labels that are right; None if noisy counts were released, or the
-            truth is unknown.
-        student_accuracy: on held-back records, or None without a student.
-        nonprivate_accuracy: of a non-private classifier trained on all parties' pooled records; or None
-            if it was not trained.
-        majority_accuracy: of always predicting the most frequent class of the test records; None if there
-            are none, or they have other answers than a class.
-        epsilon: the guarantee towards ``observer``, data-independent.
-        delta: of that epsilon.
-        unit: of privacy.
-        adjacency: of neighbouring data sets.
-        observer: against whom it holds.
-        mechanism: its name.
-        seconds: wall clock, without installation.
-        files: written files, by kind.
-        student_scores: of a student of several labels or of a number, in one line.
-    """
+    """One campaign in numbers."""
 
     parties: int
-    teachers: int
-    labels_asked: int
+    teachers: int  # M, teachers in all; 0 if records vote
+    labels_asked: int  # queries put to the mechanism; one asked in two rounds counts twice
     labels_answered: int
+    # share of released labels that are right; None if noisy counts were released, or the truth is
+    # unknown
     label_accuracy: float | None
-    student_accuracy: float | None
+    student_accuracy: float | None  # on held-back records, or None without a student
+    # of a non-private classifier trained on all parties' pooled records; or None if it was not
+    # trained
     nonprivate_accuracy: float | None
+    # of always predicting the most frequent class of the test records; None if there are none, or
+    # they have other answers than a class
     majority_accuracy: float | None
-    epsilon: float
+    epsilon: float  # the guarantee towards ``observer``, data-independent
     delta: float
     unit: str
     adjacency: str
@@ -69,7 +52,7 @@ class Report:
     mechanism: str
     seconds: float
     files: dict[str, str] = field(default_factory=dict)
-    student_scores: str | None = None
+    student_scores: str | None = None  # of a student of several labels or of a number, in one line
 
     @classmethod
     def of(
@@ -212,17 +195,9 @@ def draw(
     report: Report,
     labels: LabelSet,
     public: Inputs,
-    truth: Dataset | None = None,
+    truth: Dataset | None = None,  # the same with its true labels; None: they are unknown
 ) -> None:
-    """Draw the campaign as a PNG: accuracies, labels by class, and examples of released labels.
-
-    Args:
-        path: of the picture, or an open file.
-        report: its figures.
-        labels: that were released.
-        public: the public set.
-        truth: the same with its true labels; None: they are unknown.
-    """
+    """Draw the campaign as a PNG: accuracies, labels by class, and examples of released labels."""
     from matplotlib.figure import Figure
 
     images = isinstance(public, Images)

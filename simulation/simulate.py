@@ -7,8 +7,14 @@ import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.campaign.runner import Campaign, exchange_of
+from aggregator_server.campaign.sums import Sums
+from aggregator_server.exchange.attendance import Keyring
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
@@ -20,28 +26,21 @@ from pate.data.odd import Odd
 from pate.data.read import read_dataset
 from pate.data.values import Images
 from pate.encoders.reading import Reader
-from pate.errors import DataError
+from pate.errors import DataError, UsageError
 from pate.formats.labels import LabelRow
 from pate.masking.context import most_colluders
 from pate.masking.graph import COMPLETE_UP_TO, degree_for
+from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory, write_file
-from simulation.campaign import run_campaign, wire_to
 from simulation.datasets import deal, digits, digits_like
-from simulation.party import (
-    PUBLIC_FILE,
-    open_party,
-    party_home,
-    store_inputs,
-    store_records,
-    worker,
-)
-from simulation.party_processes import PartyProcesses, memory_peak
+from simulation.parties import Opener, open_party, party_home
+from simulation.processes import PartyProcesses, memory_peak
 from simulation.report import Report, draw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.carrier import Carrier
     from party.voting.voter import Voter
     from pate.campaign.choices import Unit
     from pate.data.values import Dataset, Inputs
@@ -88,52 +87,31 @@ def quorum(
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What a simulated campaign is about.
-
-    Attributes:
-        parties: the records of each, by name.
-        public: the public set.
-        classes: the class list.
-        unit: of privacy.
-        expected_records: of all parties: it decides where records vote, and is public. None: a guess.
-        encoder: of the inputs; None: there is none.
-        seed: of the student's training. Noise is from the operating system.
-    """
+    """What a simulated campaign is about."""
 
     parties: Mapping[str, Dataset]
     public: Inputs
     classes: tuple[str, ...]
     unit: Unit = "record"
+    # of all parties: it decides where records vote, and is public. None: a guess
     expected_records: int | None = None
-    encoder: Reader | None = None
-    seed: int = 0
+    encoder: Reader | None = None  # of the inputs; None: there is none
+    seed: int = 0  # of the student's training. Noise is from the operating system
 
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A simulated campaign that has ended.
+    """A simulated campaign that has ended."""
 
-    Attributes:
-        labels: that were released, with their cost.
-        statement: of privacy.
-        teachers: of all parties; 0 if records vote.
-        ledger: the server's, in the output folder.
-        student: the folder that it was published into; None without one.
-    """
-
-    labels: LabelSet
+    labels: LabelSet  # that were released, with their cost
     statement: PrivacyStatement
-    teachers: int
+    teachers: int  # of all parties; 0 if records vote
     ledger: Path
-    student: Path | None
+    student: Path | None  # the folder that it was published into; None without one
 
 
 def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
-    """Run the command's campaign over records that are dealt out, and return its result.
-
-    Raises:
-        PateError: if the data, the budget or the parties do not allow it.
-    """
+    """Run the command's campaign over records that are dealt out, and return its result."""
     from student.evaluation.evaluate import Evaluation
 
     began = time.monotonic()
@@ -171,11 +149,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
 
 
 def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finished:
-    """Run a campaign over any records in this process tree; its ledger and student are in ``setting.out``.
-
-    Raises:
-        PateError: if the data, the budget or the parties do not allow it.
-    """
+    """Run a campaign over any records in this process tree; its ledger and student are in ``setting.out``."""
     private_directory(setting.out)
     train, student = None, setting.out / "student"
     if setting.student:
@@ -360,18 +334,21 @@ def _teachers(setting: SimulationOptions) -> int | None:
 
 
 @contextlib.contextmanager
-def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen) -> Iterator[Wire]:
-    """Yield the wire to the parties, which run as long as the block."""
+def _link(
+    setting: SimulationOptions, setup: Setup, place: Path, screen: Screen
+) -> Iterator[Carrier]:
+    """Yield the carrier to the parties, which run as long as the block."""
     if setting.outside:
-        private_directory(place)
-        for name, records in setup.parties.items():
-            store_records(private_directory(place / name), records)
-        if setting.parties * _size(setup.public) > _MOST_COPIED:
+        records, public = list(setup.parties.values()), setup.public
+        if shared := setting.parties * _size(public) > _MOST_COPIED:
             screen.say("parties share one copy of the public set: as many would fill the disk")
-            store_inputs(place / PUBLIC_FILE, setup.public)
         with PartyProcesses(
-            "simulation.party",
-            worker(place, _teachers(setting)),
+            lambda numbers: Opener(
+                place,
+                {at: records[at] for at in numbers},
+                _teachers(setting),
+                public if shared else None,
+            ),
             parties=setting.parties,
             processes=setting.outside,
             log=setting.out / "parties.log",
@@ -379,8 +356,8 @@ def _link(setting: SimulationOptions, setup: Setup, place: Path, screen: Screen)
             yield processes
         return
     voters = _voters(setting, setup.parties, place, screen)
-    with wire_to(voters) as wire:
-        yield wire
+    with carrier_to(voters) as carrier:
+        yield carrier
 
 
 def _size(inputs: Inputs) -> int:
@@ -398,3 +375,51 @@ def evaluated_on(folder: Path, test: Dataset) -> AnyEvaluation:
     from student.weights import load
 
     return evaluated(load(folder), LabelledData(test))
+
+
+#: Seconds to wait for the last parties once enough have voted. None is absent here; many are slow.
+_PATIENCE_S: Final = 3600.0
+
+
+def run_campaign(
+    ledger: Ledger,
+    public: Inputs,
+    carrier: Carrier,
+    *,
+    screen: Screen,
+    # called with a round; returns when the student's predictions for it are in the ledger. None:
+    # there is no student
+    await_predictions: Callable[[int], object] | None = None,
+    batch: int = BATCH_COUNTS,  # counts of one batch of votes, queries times classes
+    # the server's, by which parties know a series; None: a new one
+    signing_key: Ed25519PrivateKey | None = None,
+) -> None:
+    """Run a campaign to its end, and notify the parties."""
+    if ledger.state().spec.interactive and await_predictions is None:
+        raise UsageError("an interactive campaign needs a student between its rounds")
+    keys = Keyring(signing_key or Ed25519PrivateKey.generate())
+    exchange = exchange_of(ledger.state().spec, public, carrier, keys, screen)
+    campaign = Campaign(
+        ledger,
+        public,
+        Sums(ledger, public, exchange, screen, patience=_PATIENCE_S, batch=batch),
+        noise=SystemNoise(),
+        screen=screen,
+        await_predictions=await_predictions or (lambda _: None),
+    )
+    campaign.run()
+    campaign.farewell()
+
+
+@contextlib.contextmanager
+def carrier_to(voters: Sequence[Voter]) -> Iterator[Carrier]:
+    """Yield the carrier to parties in threads of this process, each behind its Flower app."""
+    from aggregator_server.flower.carrier import GridCarrier
+    from aggregator_server.flower.local_grid import LocalGrid
+    from party.flower.client_app import make_client_app
+
+    grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
+    try:
+        yield GridCarrier(grid)
+    finally:
+        grid.close()

@@ -20,7 +20,7 @@ from pate.formats.privacy_statement import (
     rounded_up,
     series_of,
 )
-from student.evaluation.words import labels_by_class, measured, plain
+from student.evaluation.words import hub_head, labels_by_class, measured, plain
 from student.fit.rows import HEAD, TableStudent
 from student.lesson import has_classes
 from student.training import IMAGE_MODELS
@@ -83,6 +83,7 @@ def write_card(
 ) -> str:
     """Return the text of the model card, in Markdown; ``statement`` has the fields of ``privacy.json``."""
     parts = [
+        hub_head(f"Student of {_name(provenance)}", _task(student), evaluation),
         _what(student, provenance, statement),
         _privacy(statement),
         _training(student, provenance),
@@ -90,6 +91,7 @@ def write_card(
         measured(evaluation),
         _encoder(student, statement, onnx),
         _use(student, onnx),
+        _INTENDED,
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
@@ -125,6 +127,13 @@ It was taught by neighbour votes: several data holders let each of their records
 {where}; noise was added to the sum of all votes, {released}. This student saw the public inputs, {seen},
 and nothing else: no record and no vote of any single data holder.
 """
+_INTENDED: Final = """
+## Intended use
+
+*For whoever publishes this model to fill in: the task, the people whom it is about, who decides by it,
+what it must not be used for, and whom to ask.* It is made for inputs like those of its public set. On any
+others it was not measured.
+"""
 #: Characters of the words of all mechanisms: in rounds there are two.
 _LONGEST_MECHANISM: Final = 1500
 #: What a record voted for.
@@ -154,10 +163,23 @@ def _by_records(code: Code) -> str:
     return f"\n{textwrap.fill(' '.join(text.split()), 100)}\n"
 
 
-def _what(student: Student, provenance: Provenance, statement: Mapping[str, object]) -> str:
+def _name(provenance: Provenance) -> str:
     # "campaign" is the default name of a campaign.
     named = provenance.name not in ("", "campaign")
-    title = plain(provenance.name) if named else f"campaign {provenance.campaign[:12]}"
+    return provenance.name if named else f"campaign {provenance.campaign[:12]}"
+
+
+def _task(student: Student) -> str:
+    """Return the task as model hubs call it."""
+    schema = Schema.parse(student.schema)
+    answer = getattr(student, "answer", CLASS)
+    if answer not in (CLASS, ORDERED) and not getattr(student, "thresholds", ()):
+        return "tabular-regression"
+    kind = "image" if schema.size is not None or schema.source == "images" else "tabular"
+    return f"{'text' if schema.source == 'texts' else kind}-classification"
+
+
+def _what(student: Student, provenance: Provenance, statement: Mapping[str, object]) -> str:
     records_vote = do_records_vote(statement["mechanism"])
     kind = _KINDS.get(student.kind, f"a classifier of kind {plain(student.kind)}")
     if isinstance(student, TableStudent) and not student.models:
@@ -178,7 +200,7 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
     if not has_classes(student) or (provenance.learnt_from and not provenance.labels):
         learnt = f"learnt from | {plain(provenance.learnt_from)}, and no label"
     return f"""
-# Student of {title}
+# Student of {plain(_name(provenance))}
 
 {kind[0].upper()}{kind[1:]}. {_predicts(student)}
 {_taught_by(student, statement, records_vote)}

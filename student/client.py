@@ -17,7 +17,7 @@ from pate.errors import DataError, ProtocolError, RefusedError, SchemaError, Unr
 from pate.formats.labels import checked_statement
 from pate.formats.noisy_counts import NoisyVotes, RoundCounts
 from pate.rounds.model import RoundModel
-from pate.runtime.environment import is_loopback, proxy_variable
+from pate.runtime.child import is_loopback, proxy_variable
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1.student_pb2_grpc import StudentStub
 from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof

@@ -23,8 +23,7 @@ from pate.answers import LABELS, NUMBER, answer_of
 from pate.data.embeddings import UNIT
 from pate.data.schema import Schema
 from pate.encoders.encoder import Encoder, opened_files
-from pate.encoders.graph import TOKENS, checked_graph
-from pate.encoders.session import open_session
+from pate.encoders.graph import TOKENS, checked_graph, open_session
 from pate.errors import SchemaError
 from pate.printable import printable
 

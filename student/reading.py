@@ -208,9 +208,8 @@ def token_for(given: Path | None, host: str) -> str | None:
     Raises:
         StateError: if the named file cannot be read, or a found one is damaged.
     """
-    from pate.runtime.environment import is_loopback
-    from pate.runtime.home import default_home
-    from pate.runtime.tokens import STUDENT_TOKEN, read_token
+    from pate.runtime.child import is_loopback
+    from pate.runtime.home import STUDENT_TOKEN, default_home, read_token
 
     if given is not None:
         return read_token(given)

@@ -52,7 +52,7 @@ GLUE = {
     "aggregator_server/flower/grid.py",
     "aggregator_server/flower/internals.py",
     "aggregator_server/flower/local_grid.py",
-    "aggregator_server/flower/wire.py",
+    "aggregator_server/flower/carrier.py",
     "party/flower/client_app.py",
     "party/flower/internals.py",
     "party/flower/pieces.py",

@@ -16,7 +16,7 @@ from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.composition import Gate
-from pate.accounting.publishing.nearby import Batch
+from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
 from pate.campaign.order import public_order
 from pate.errors import StateError
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from aggregator_server.campaign.labelling import RoundSummary
     from aggregator_server.ledger.ledger import Ledger
     from pate.accounting.bounds.sharp import Tables
-    from pate.accounting.publishing.gate import GateParameters
-    from pate.accounting.publishing.nearby import Bound
+    from pate.accounting.gate import GateParameters
+    from pate.accounting.nearby import Bound
     from pate.mechanisms import Mechanism
     from pate.noise.exact import Noise
     from pate.votes import Counts

@@ -17,7 +17,7 @@ from pate.runtime.screen import Screen
 if TYPE_CHECKING:
     import typer
 
-    from aggregator_server.envelopes.store import Store
+    from aggregator_server.exchange.store import Store
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def list_(
 
     It works while the server runs.
     """
-    from aggregator_server.envelopes.out import in_words
+    from aggregator_server.exchange.envelope import in_words
 
     found = [each.facts() for each in _store(home, campaign, read_only=True).envelopes()]
     if as_json:
@@ -76,7 +76,7 @@ def close(
 
 
 def _store(home: Path | None, campaign: str, *, read_only: bool) -> Store:
-    from aggregator_server.envelopes.store import FILE, Store
+    from aggregator_server.exchange.store import FILE, Store
 
     path = folder_of(home, campaign) / FILE
     if not path.exists():

@@ -13,7 +13,7 @@ import click
 import typer
 from click.core import ParameterSource
 
-from aggregator_server.cli import backup, envelopes, ledger
+from aggregator_server.cli import envelopes, ledger
 from aggregator_server.cli import identities as identities_cli
 from aggregator_server.options import (
     CampaignOptions,
@@ -28,14 +28,15 @@ from pate.campaign.parameters import parameters_of
 from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
+from pate.runtime.config import given_text
+from pate.runtime.forked import importing
 from pate.runtime.help import Commands
 from pate.runtime.home import default_home
-from pate.runtime.imports import importing
 from pate.runtime.options import HomeOption, JsonOption, names_in, takes
 from pate.runtime.screen import Screen
 
 if TYPE_CHECKING:
-    from aggregator_server.envelopes.session import ByEnvelope
+    from aggregator_server.exchange.by_envelope import ByEnvelope
     from aggregator_server.identities import Identities
     from aggregator_server.reaching import Listening
     from pate.data.values import Inputs
@@ -85,7 +86,7 @@ def _campaign(options: CampaignOptions) -> None:
     require_there(public, flat=True)
     with importing():
         from aggregator_server.flower.internals import SUPERLINK_MAIN
-        from aggregator_server.session import start_campaign
+        from aggregator_server.session import OPTIONS_FILE, start_campaign
         from pate.encoders.reading import Reader
         from pate.features.progress import telling
 
@@ -116,6 +117,7 @@ def _campaign(options: CampaignOptions) -> None:
         options.ledger,
         options.encoder,
         options.guess,
+        given_text(click.get_current_context(), OPTIONS_FILE),
     )
     if options.as_json:
         print_json(summary)
@@ -232,12 +234,7 @@ def _home(options: ServingOptions) -> Path:
 
 
 def _identities(home: Path | None, host: str) -> Identities | None:
-    """Return the server's identity and enrolled parties, None for a trial on loopback.
-
-    Raises:
-        UsageError: if there is none and ``host`` is not loopback.
-        StateError: if the certificate has expired.
-    """
+    """Return the server's identity and enrolled parties, None for a trial on loopback."""
     from aggregator_server.identities import Identities, require_identities
 
     found = Identities.open(home or default_home("server"))
@@ -248,11 +245,7 @@ def _identities(home: Path | None, host: str) -> Identities | None:
 
 
 def _listening(options: ServingOptions, identities: Identities | None, screen: Screen) -> Listening:
-    """Return where to listen, and report if parties are given another port.
-
-    Raises:
-        UsageError: if the page would listen beyond loopback without a certificate.
-    """
+    """Return where to listen, and report if parties are given another port."""
     from aggregator_server.identities import require_identities, told_port
     from aggregator_server.monitoring.serving import PageServer
     from aggregator_server.reaching import Listening
@@ -281,12 +274,8 @@ def _listening(options: ServingOptions, identities: Identities | None, screen: S
 
 
 def _by_envelope(options: ServingOptions) -> ByEnvelope | None:
-    """Return who takes part by envelope, None for nobody.
-
-    Raises:
-        UsageError: if it is said who, and not where.
-    """
-    from aggregator_server.envelopes.session import ByEnvelope
+    """Return who takes part by envelope, None for nobody."""
+    from aggregator_server.exchange.by_envelope import ByEnvelope
 
     if options.envelopes is None:
         if options.by_envelope is not None or options.answer_days is not None:
@@ -298,7 +287,6 @@ def _by_envelope(options: ServingOptions) -> ByEnvelope | None:
 
 ledger.register(app, ledger_app)
 envelopes.register(app)
-backup.register(ledger_app, folder_of)
 
 
 def main() -> NoReturn:

@@ -1,7 +1,7 @@
 """Aggregation of one batch: plain in one step, or masked in five.
 
 An aggregation gives the next request for each party and takes its answer. It knows nothing about
-nodes, time or connections; :class:`aggregator_server.exchange.exchange.Exchange` does, and decides
+nodes, time or connections; :class:`~aggregator_server.exchange.exchange.Exchange` does, and decides
 how long a step waits.
 """
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from aggregator_server.exchange.store import EARLY
 from pate.errors import ProtocolError, QuorumError
 from pate.masking.proofs.transcript import commit_seed
 from pate.masking.ring import centred
@@ -42,6 +43,7 @@ ANSWERS: Final = {
     "ask_consent": "consent",
     "ask_opening": "opening",
     "ask_bundles": "bundles",
+    EARLY: "bundles",
     "ask_masked_ahead": "masked_ahead",
     "ask_consent_ahead": "consent",
     "ask_opening_ahead": "opening",
@@ -120,30 +122,17 @@ class Steps(Protocol):
         """Return the request to a party in this step."""
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
-        """Take a party's answer to this step.
-
-        Raises:
-            ProtocolError: if it is not acceptable; the state is then unchanged.
-        """
+        """Take a party's answer to this step; ProtocolError if it is not acceptable changes nothing."""
 
     def advance(self) -> None:
-        """Continue to the next step with the parties that answered.
-
-        Raises:
-            QuorumError: if they are too few.
-            ProtocolError: if the sum cannot be unmasked.
-        """
+        """Continue to the next step with the parties that answered, if they are enough."""
 
 
 class Aggregation(Steps, Protocol):
     """The steps of collecting the votes on one batch."""
 
     def result(self) -> Sum:
-        """Return the sum, once all steps are done.
-
-        Raises:
-            ProtocolError: if it cannot be the sum of what the parties declared.
-        """
+        """Return the sum, once all steps are done, if it can be that of what the parties declared."""
 
 
 class PlainAggregation:
@@ -273,11 +262,7 @@ class MaskedSteps(ABC, Generic[Opens, Masking]):
         self._masking.advance()
 
     def result(self) -> Sum:
-        """Return the sum.
-
-        Raises:
-            ProtocolError: see :func:`checked_sum`.
-        """
+        """Return the sum; see :func:`checked_sum`."""
         teachers = {name: self._teachers[name] for name in self.survivors}
         bits, round_ = self._masking.context.matrix.bits, self._opens.batch.round
         return checked_sum(self._campaign, teachers, self._masking.result(), bits, round_)

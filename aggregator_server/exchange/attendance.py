@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.exchange.parties import DescribedParty
+from pate.campaign.roster import RosterParty
 from pate.errors import ProtocolError, StateError
+from pate.printable import listed
 from protos import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pate.campaign.roster import RosterParty
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from protos.pate.v1 import vote_pb2
 
 #: How often a party whose code raised is asked again before the batch continues without it.
@@ -28,14 +31,33 @@ _GREETED: Final = 16
 _MOST_REFUSED: Final = 64
 
 
+@dataclass(frozen=True)
+class Keyring:
+    """The keys of a campaign.
+
+    Attributes:
+        own: signs every request.
+        enrolled: returns the identity keys (32 bytes) by name, of the allowed parties; None: any party.
+            Called each time a party describes itself.
+    """
+
+    own: Ed25519PrivateKey
+    enrolled: Callable[[], Mapping[str, bytes]] | None = None
+
+
+@dataclass(frozen=True)
+class DescribedParty(RosterParty):
+    """A party's description of itself.
+
+    Attributes:
+        classes: the class list of its data, possibly a part of the campaign's.
+    """
+
+    classes: tuple[str, ...]
+
+
 class Attendance:
     """The parties that have described themselves.
-
-    Args:
-        campaign: sent to them.
-        enrolled: identity keys (32 bytes) by name, of the allowed parties; None: any party. Called
-            each time a party describes itself.
-        say: one line for the server's screen.
 
     Attributes:
         awaited: parties that the campaign waits for.
@@ -53,13 +75,10 @@ class Attendance:
     """
 
     def __init__(
-        self,
-        campaign: vote_pb2.Campaign,
-        enrolled: Callable[[], Mapping[str, bytes]] | None,
-        say: Callable[[str], None],
+        self, campaign: vote_pb2.Campaign, keys: Keyring, say: Callable[[str], None]
     ) -> None:
         self._campaign = campaign
-        self._enrolled = enrolled
+        self._enrolled = keys.enrolled
         self._say = say
         self._failures: Counter[str] = Counter()
         self.awaited = 0
@@ -88,11 +107,7 @@ class Attendance:
         self.refused.clear()
 
     def prepares(self, node: int, name: str, identity: bytes) -> bool:
-        """Record that the party at a node prepares; return whether that is new.
-
-        Raises:
-            ProtocolError: if it may not be the party that it claims to be.
-        """
+        """Record that the party at a node prepares; return whether that is new."""
         if not self.may_come(node, name, identity) or node in self.preparing:
             return False
         self.preparing[node] = name
@@ -116,15 +131,7 @@ class Attendance:
         return self.node_of.pop(party.name)
 
     def meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> DescribedParty | None:
-        """Process the description that a node sent.
-
-        Args:
-            node: that answered.
-            identity: (32,) bytes, the key that signed the answer.
-            reply: with a description.
-
-        Returns:
-            The party at the node from now on; None if it is not to be asked.
+        """Return the party at a node from now on, by the description that it sent; None: it is not asked.
 
         Raises:
             ProtocolError: if it cannot be, or may not be, the party that it claims to be.
@@ -149,11 +156,6 @@ class Attendance:
         """Return whether a party is enrolled, and on the roster if there is one.
 
         It is asked again if the list of enrolled parties cannot be read now.
-
-        Args:
-            node: that answered.
-            name: by which it calls itself.
-            identity: (32,) bytes, the key that signed the answer.
 
         Raises:
             ProtocolError: if it is not enrolled.
@@ -187,11 +189,7 @@ class Attendance:
         return [name if name in enrolled else f"{name} (not enrolled)" for name in names]
 
     def _require_expected(self, party: DescribedParty) -> None:
-        """Check that a party is the one that is known by its name.
-
-        Raises:
-            ProtocolError: if it is another one, or has come back with other teachers.
-        """
+        """Check that a party is the one that is known by its name, with as many teachers."""
         known: Mapping[str, RosterParty] = self.known if self.roster is None else self.roster
         expected = known.get(party.name)
         if expected is None:
@@ -229,12 +227,7 @@ class Attendance:
         return self._failures[who] > _RETRIES
 
     def forget(self, node: int, *, left: bool = False) -> None:
-        """Record that a node has disconnected.
-
-        Args:
-            node: of the party.
-            left: whether the party left by itself; if so, the screen reports it.
-        """
+        """Record that a node has disconnected; the screen reports a party that left by itself."""
         self.described.discard(node)
         gone = [name for name, at in self.node_of.items() if at == node]
         if (name := self.preparing.pop(node, None)) is not None and name not in gone:
@@ -243,3 +236,36 @@ class Attendance:
             self.node_of.pop(name, None)
             if left:
                 self._say(f"{name} has left; the same `pate-party start` there brings it back")
+
+
+def agreed_classes(parties: Sequence[DescribedParty], wanted: int) -> tuple[str, ...] | None:
+    """Return the class list that more than half of the wanted parties name, None if there is none yet.
+
+    So one party, or the first, decides for no other. With more parties than are wanted there may be
+    two such lists; then there is none.
+    """
+    counts = Counter(party.classes for party in parties)
+    enough = [classes for classes, count in counts.items() if 2 * count > wanted]
+    return enough[0] if len(enough) == 1 else None
+
+
+def differ_in_words(parties: Sequence[DescribedParty], wanted: int) -> str:
+    """Return how class lists of parties differ, and what helps; "" if they do not, or one is agreed."""
+    other = next((each for each in parties if each.classes != parties[0].classes), None)
+    if other is None or agreed_classes(parties, wanted) is not None:
+        return ""
+    return (
+        f"{parties[0].name} and {other.name} name different classes: {difference(parties[0], other)}, and "
+        f"more than half of the {wanted} parties have to name one list: correct the labels of one, name the "
+        "list there with --classes, or start a campaign with --classes"
+    )
+
+
+def difference(one: DescribedParty, other: DescribedParty) -> str:
+    """Return in words how the class lists of two parties differ."""
+    parts = [
+        f"only {party.name} has {listed(extra)}"
+        for party, rest in ((one, other), (other, one))
+        if (extra := [name for name in party.classes if name not in rest.classes])
+    ]
+    return ", ".join(parts) or "the same classes in another order"

@@ -23,25 +23,15 @@ FILE: Final = "presence.json"
 
 @dataclass(frozen=True)
 class Presence:
-    """A snapshot of the parties.
+    """A snapshot of the parties, by name."""
 
-    Attributes:
-        here: names of the connected and known parties.
-        step: the current request, in words; empty if none.
-        awaited: names of the parties that may answer.
-        answered: names of the parties that have.
-        out: parties of this batch that failed or refused.
-        refused: those of ``out`` that refused by decision, and who refused to join.
-        preparing: names of connected parties that read their records or train.
-    """
-
-    here: frozenset[str] = frozenset()
-    step: str = ""
-    awaited: frozenset[str] = frozenset()
-    answered: frozenset[str] = frozenset()
-    out: frozenset[str] = frozenset()
-    refused: frozenset[str] = frozenset()
-    preparing: frozenset[str] = frozenset()
+    here: frozenset[str] = frozenset()  # connected and known
+    step: str = ""  # the current request, in words; empty if none
+    awaited: frozenset[str] = frozenset()  # that may answer
+    answered: frozenset[str] = frozenset()  # that have
+    out: frozenset[str] = frozenset()  # that failed or refused in this batch
+    refused: frozenset[str] = frozenset()  # those of ``out`` that refused by decision, or to join
+    preparing: frozenset[str] = frozenset()  # connected ones that read their records or train
 
     def doing(self, name: str) -> str:
         """Return the state of a party, in words."""
@@ -69,13 +59,7 @@ class Presence:
 def noting(
     folder: Path, phase: Callable[[], str], show: Callable[[Presence], None]
 ) -> Callable[[Presence], None]:
-    """Return what shows who is here, and while parties gather writes it for `pate-server status`.
-
-    Args:
-        folder: of the campaign.
-        phase: returns that of the campaign.
-        show: called with each presence.
-    """
+    """Return what shows who is here, and while parties gather writes it for `pate-server status`."""
     last: Presence | None = None
 
     def note(presence: Presence) -> None:

@@ -1,13 +1,13 @@
 """The deployment: starts and supervises everything that parties need to take part.
 
 A :class:`Deployment` has the SuperLink (a child process on loopback), the gateway (its public
-interface) and the run that carries the campaign, and provides one wire to the parties that survives
+interface) and the run that carries the campaign, and provides one carrier to the parties that survives
 the loss of any of them. If this process is killed, its child ends with it. With identities, only
 enrolled parties are admitted, and the list is monitored: a party that is revoked in another
 terminal is disconnected at once.
 
 The SuperLink's interface for operators has no authentication on this machine, so admission by it
-proves nothing: the wire offers only nodes of enrolled parties, and others are removed.
+proves nothing: the carrier offers only nodes of enrolled parties, and others are removed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Final, Self
 
 import httpx
 
+from aggregator_server.flower.carrier import DEFAULT_TTL_S, GridCarrier, SwitchableCarrier
 from aggregator_server.flower.gateway import Gateway
 from aggregator_server.flower.grid import Session
 from aggregator_server.flower.internals import LINK_ERRORS
 from aggregator_server.flower.nodes import let_in, pem
 from aggregator_server.flower.superlink import MOST_MEMORY, SuperLink, trust_in
-from aggregator_server.flower.wire import DEFAULT_TTL_S, GridWire, SwitchableWire
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.enrolment_service import EnrolmentService
 from aggregator_server.listening.bounded_listener import raise_file_limit
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.carrier import Carrier
     from aggregator_server.identities import Identities, Member
     from aggregator_server.identities.registry import Stamp
 
@@ -97,30 +97,28 @@ class Deployment:
         """
         require_identities(host, identities)
         self._identities = identities
-        enrolment = trust = None
+        enrolment = trust = certificate = None
         if identities is not None:
             identities.require_valid(clock())
-            enrolment, trust = (
-                EnrolmentService(identities, clock=clock, on_event=on_event),
-                trust_in(identities),
-            )
+            enrolment = EnrolmentService(identities, clock=clock, on_event=on_event)
+            trust = trust_in(identities)
+            certificate = identities.certificate, identities.certificate_key
         self._home = home / "superlink"
         self._ttl = ttl
         self._on_event = on_event
-        self._wire = SwitchableWire(self._suspected)
-        self._stir = threading.Event()
-        self._knocks: dict[str, float] = {}
+        self._carrier = SwitchableCarrier(self._suspected, self._returning, self._pause)
+        self._news = threading.Event()
+        self._asking: dict[str, float] = {}
         self._name_of: dict[bytes, str] = {}
         self._gateway = Gateway(
             host,
             port,
-            tls_certificate=None if identities is None else identities.certificate,
-            tls_key=None if identities is None else identities.certificate_key,
+            certificate=certificate,
             trust=trust,
             enrolment=enrolment,
-            on_knock=self._knocked,
-            on_arrived=self._wire.renew,
-            on_stir=self._stir.set,
+            on_asking=self._asks,
+            on_arrived=self._carrier.renew,
+            on_news=self._news.set,
         )
         shown = f"[{host}]" if ":" in host else host
         self.address = f"{shown}:{self._gateway.port}"
@@ -137,25 +135,25 @@ class Deployment:
         self._watcher = threading.Thread(target=self._watch, name="superlink-watch", daemon=True)
 
     @property
-    def wire(self) -> Wire:
-        """The transport to the parties; it stays valid when a SuperLink is replaced."""
-        return self._wire
+    def carrier(self) -> Carrier:
+        """The carrier to the parties; it stays valid when a SuperLink is replaced."""
+        return self._carrier
 
     @property
     def names(self) -> Mapping[int, str]:
-        """The enrolled party of each node of the wire; empty without identities.
+        """The enrolled party of each node of the carrier; empty without identities.
 
         A node has proved possession of that party's node key, so a claim to be another party is
         false.
         """
         return self._names
 
-    def returning(self) -> frozenset[str]:
+    def _returning(self) -> frozenset[str]:
         """Return the enrolled parties that asked for admission a moment ago."""
         since = time.monotonic() - _RETURNING_S
-        return frozenset(name for name, when in dict(self._knocks).items() if when > since)
+        return frozenset(name for name, when in dict(self._asking).items() if when > since)
 
-    def pause(self, seconds: float) -> None:
+    def _pause(self, seconds: float) -> None:
         """Wait until a party may have sent something new, or for a while.
 
         Args:
@@ -163,14 +161,14 @@ class Deployment:
                 everything but a silent disconnection is noticed at once.
         """
         time.sleep(_BREATH_S)
-        self._stir.wait(max(seconds, _LOOK_S))
-        self._stir.clear()
+        self._news.wait(max(seconds, _LOOK_S))
+        self._news.clear()
 
-    def _knocked(self, key: bytes) -> None:
+    def _asks(self, key: bytes) -> None:
         """Record that the holder of a node key (PEM) asks for admission. From the gateway's thread."""
         if (name := self._name_of.get(key)) is not None:
-            self._knocks[name] = time.monotonic()
-            self._stir.set()
+            self._asking[name] = time.monotonic()
+            self._news.set()
 
     @property
     def superlink_pid(self) -> int | None:
@@ -217,12 +215,12 @@ class Deployment:
         self._closing.set()
         if self._watcher.is_alive():
             self._watcher.join()
-        self._wire.close()
+        self._carrier.close()
         self._gateway.stop()
         self._tear_down()
 
     def _bring_up(self) -> None:
-        """Start a SuperLink and a run on it, and connect the wire and the gateway to them."""
+        """Start a SuperLink and a run on it, and connect the carrier and the gateway to them."""
         self._superlink = SuperLink(
             self._home, identities=self._identities, cancelled=self._closing.is_set
         )
@@ -232,9 +230,9 @@ class Deployment:
         )
         # Before it is reachable: an enrolled party would be refused without a reason.
         self._let_in(self._superlink)
-        self._session.grid.on_fetched = self._stir.set
-        self._wire.attach(
-            GridWire(
+        self._session.grid.on_fetched = self._news.set
+        self._carrier.attach(
+            GridCarrier(
                 self._session.grid,
                 ttl=self._ttl,
                 admits=self._admits,
@@ -246,7 +244,7 @@ class Deployment:
     def _tear_down(self) -> int:
         """Stop the SuperLink, or reap it. Returns the number of lost messages."""
         self._gateway.point_at(None)
-        lost = self._wire.detach()
+        lost = self._carrier.detach()
         self._names, self._members = {}, {}
         session, self._session = self._session, None
         if session is not None:
@@ -305,7 +303,7 @@ class Deployment:
             self._trouble = ""
 
     def _suspected(self, error: BaseException) -> None:
-        """Record an error of the wire for the supervisor thread. Called while the wire is locked."""
+        """Record an error of the carrier for the supervisor thread. Called while the carrier is locked."""
         over = isinstance(error, httpx.HTTPStatusError) and (
             error.response.status_code in _RUN_IS_OVER
         )
@@ -350,7 +348,7 @@ class Deployment:
             return
         self._on_event(why)
         self._tear_down()
-        self._wire.fail(ProcessError(f"{why}; it was already restarted {_ATTEMPTS - 1} times"))
+        self._carrier.fail(ProcessError(f"{why}; it was already restarted {_ATTEMPTS - 1} times"))
         self._closing.set()
 
     def _renew(self, why: str) -> None:
@@ -378,7 +376,7 @@ class Deployment:
                 return
 
     def _give_up(self, error: BaseException) -> None:
-        self._wire.fail(
+        self._carrier.fail(
             ProcessError(f"the SuperLink cannot be kept running ({_ATTEMPTS} attempts): {error}")
         )
         self._closing.set()

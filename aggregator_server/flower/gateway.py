@@ -43,53 +43,47 @@ class Gateway:
         host: str,
         port: int,
         *,
-        tls_certificate: Path | None = None,
-        tls_key: Path | None = None,
+        certificate: tuple[Path, Path] | None = None,
         trust: ssl.SSLContext | None = None,
         enrolment: EnrolmentService | None = None,
-        on_knock: Callable[[bytes], None] = lambda _: None,
+        on_asking: Callable[[bytes], None] = lambda _: None,
         on_arrived: Callable[[int], None] = lambda _: None,
-        on_stir: Callable[[], None] = lambda: None,
+        on_news: Callable[[], None] = lambda: None,
     ) -> None:
         """Bind the port. Nothing is served before :meth:`start`.
 
         Args:
             host: address to listen on.
             port: port to listen on; 0 takes any free one.
-            tls_certificate: certificate chain (PEM); needed unless ``host`` is loopback.
-            tls_key: its key (PEM).
+            certificate: certificate chain and its key (PEM), for TLS; needed unless ``host`` is loopback.
             trust: TLS context for the SuperLink; None: clear text.
             enrolment: accepts answers of invited parties; None: no enrolment.
-            on_knock: called with the node key (PEM) of a party that asks for admission; like the
+            on_asking: called with the node key (PEM) of a party that asks for admission; like the
                 next two, from the gateway's thread.
             on_arrived: called with a node whose process is new.
-            on_stir: called when a party may have sent something new.
+            on_news: called when a party may have sent something new.
 
         Raises:
             PortInUseError: if the port is in use.
             UsageError: if ``host`` is not loopback and there is no certificate, or the certificate
                 cannot be used.
         """
-        if (tls_certificate is None) != (tls_key is None):
-            raise UsageError("a TLS certificate and its key go together: give both, or neither")
-        if tls_certificate is None and host not in LOOPBACK:
+        if certificate is None and host not in LOOPBACK:
             raise UsageError(
                 f"{host} is reachable from outside this machine, and without TLS anyone on the "
                 "network path can read the votes: run `pate-server init`, or listen on "
                 "127.0.0.1"
             )
-        certificate = None
-        if tls_certificate is not None and tls_key is not None:
-            certificate = tls_certificate, tls_key
+        if certificate is not None:
             _check_certificate(*certificate)
         self._pulls = HeldPulls()
         sessions = Sessions(
             self._pulls,
-            on_knock=on_knock,
+            on_asking=on_asking,
             on_arrived=on_arrived,
-            on_stir=on_stir,
+            on_news=on_news,
         )
-        self._filter = Filter(trust=trust, enrolment=enrolment, sessions=sessions, on_whole=on_stir)
+        self._filter = Filter(trust=trust, enrolment=enrolment, sessions=sessions, on_whole=on_news)
         self._http = HttpServer(
             listen(host, port), name="gateway", max_head=MAX_HEAD, certificate=certificate
         )

@@ -73,9 +73,9 @@ class Sessions:
         pulls: HeldPulls,
         *,
         silence: float = SILENCE_S,
-        on_knock: Callable[[bytes], None] = lambda _: None,
+        on_asking: Callable[[bytes], None] = lambda _: None,
         on_arrived: Callable[[int], None] = lambda _: None,
-        on_stir: Callable[[], None] = lambda: None,
+        on_news: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start without sessions.
@@ -83,16 +83,16 @@ class Sessions:
         Args:
             pulls: the held pulls.
             silence: seconds without activity after which a process may be replaced.
-            on_knock: called with a node key (PEM) whose holder asks for admission.
+            on_asking: called with a node key (PEM) whose holder asks for admission.
             on_arrived: called with the id of a node whose process is new.
-            on_stir: called when there may be something new for the campaign.
+            on_news: called when there may be something new for the campaign.
             clock: seconds, monotonic.
         """
         self._pulls = pulls
         self._silence = silence
-        self._on_knock = on_knock
+        self._on_asking = on_asking
         self._on_arrived = on_arrived
-        self._on_stir = on_stir
+        self._on_news = on_news
         self._clock = clock
         self._of: dict[bytes, _Session] = {}
         self._asking: set[bytes] = set()
@@ -129,7 +129,7 @@ class Sessions:
             return await self._pulls.pull(node, passed, receive)
         answer = await passed()
         if answer[0] == _OK and path in _STIRS:
-            self._on_stir()
+            self._on_news()
         if answer[0] == _OK and path == DEACTIVATE and session is not None:
             session.has_left = True
         if answer[0] == _OK and path == _UNREGISTER:
@@ -141,7 +141,7 @@ class Sessions:
         answer = await ask(ACTIVATE, body)
         session, is_told = self._of.get(key), False
         if _is_connected_already(answer) and session is not None:
-            self._on_knock(key)
+            self._on_asking(key)
             # One at a time: of two simultaneous requests the first wins.
             if key not in self._asking and await self._is_silent(key, session):
                 # The SuperLink checks the same signature of the time again.
@@ -153,10 +153,10 @@ class Sessions:
         node = activated_node(answer[2]) if answer[0] == _OK else None
         if node is not None:
             self._of[key] = _Session(number, node, self._clock())
-            self._on_knock(key)
+            self._on_asking(key)
             if session is not None and session.node == node and not is_told:
                 self._on_arrived(node)
-            self._on_stir()
+            self._on_news()
         return answer
 
     async def _is_silent(self, key: bytes, session: _Session) -> bool:

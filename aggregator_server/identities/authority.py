@@ -36,23 +36,14 @@ _OWN: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority.
+    """A certificate authority."""
 
-    Attributes:
-        certificate: PEM.
-        key: PEM, unencrypted.
-    """
-
-    certificate: bytes
-    key: bytes
+    certificate: bytes  # PEM
+    key: bytes  # PEM, unencrypted
 
 
 def check_hosts(hosts: Sequence[str]) -> tuple[str, ...]:
-    """Return the names for a certificate, the machine's own included, each once.
-
-    Raises:
-        UsageError: if one is neither an address nor a host name, or is an unspecified address.
-    """
+    """Return the names for a certificate, the machine's own included, each once."""
     for host in hosts:
         if not is_host(host):
             raise UsageError(
@@ -73,9 +64,6 @@ def make_authority(hosts: Sequence[str], now: dt.datetime) -> Authority:
     """Create an authority for ``hosts``, valid for ten years.
 
     It can certify only these addresses, these names and their subdomains.
-
-    Raises:
-        UsageError: as :func:`check_hosts`.
     """
     names = [_general_name(host, network=True) for host in check_hosts(hosts)]
     key = ec.generate_private_key(ec.SECP256R1())
@@ -101,14 +89,8 @@ def issue(authority: Authority, hosts: Sequence[str], now: dt.datetime) -> bytes
     One text can be replaced atomically: a certificate without its key, or with the earlier one,
     would stop the server.
 
-    Args:
-        authority: the signer.
-        hosts: of the certificate, in addition to the machine's own names.
-        now: when it begins; it is valid for a year, or until the authority ends.
-
-    Raises:
-        StateError: if the authority has expired, or its key does not match.
-        UsageError: as :func:`check_hosts`.
+    ``hosts``: of the certificate, in addition to the machine's own names; ``now``: when it begins;
+    it is valid for a year, or until the authority ends.
     """
     names = [_general_name(host, network=False) for host in check_hosts(hosts)]
     signer = serialization.load_pem_private_key(authority.key, None)
@@ -140,11 +122,7 @@ def issue(authority: Authority, hosts: Sequence[str], now: dt.datetime) -> bytes
 
 
 def ends(certificate: bytes) -> dt.datetime:
-    """Return the expiry of the first certificate in a PEM text.
-
-    Raises:
-        StateError: if there is none.
-    """
+    """Return the expiry of the first certificate in a PEM text."""
     try:
         return x509.load_pem_x509_certificates(certificate)[0].not_valid_after_utc
     except ValueError as error:

@@ -39,15 +39,10 @@ class EnrolmentService:
         identities: Identities,
         *,
         clock: Callable[[], dt.datetime],
+        # called with one line for the operator, from any thread
         on_event: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Accept answers for ``identities``.
-
-        Args:
-            identities: the server's.
-            clock: returns the time.
-            on_event: called with one line for the operator, from any thread.
-        """
+        """Accept answers for ``identities``."""
         self._identities = identities
         self._clock = clock
         self._on_event = on_event
@@ -70,9 +65,7 @@ class EnrolmentService:
     def answer(self, body: bytes, source: str) -> bool:
         """Process one answer; return whether it was accepted.
 
-        Args:
-            body: of the request; at most :data:`pate.formats.enrolment.MAX_FILE` bytes are read.
-            source: address of the sender.
+        ``body``: of the request; at most :data:`pate.formats.enrolment.MAX_FILE` bytes are read.
         """
         with self._lock:
             if self._is_tired_of(source):

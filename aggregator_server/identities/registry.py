@@ -39,16 +39,11 @@ _SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 @dataclass(frozen=True)
 class Invitation:
-    """An issued, unused one-time code.
+    """An issued, unused one-time code."""
 
-    Attributes:
-        verifier: stored in place of the code, 32 bytes; see
-            :func:`pate.formats.enrolment.verifier_of`.
-        expires: in seconds since 1970.
-    """
-
+    # stored in place of the code, 32 bytes; see :func:`pate.formats.enrolment.verifier_of`
     verifier: bytes
-    expires: int
+    expires: int  # in seconds since 1970
 
     def __post_init__(self) -> None:
         if len(self.verifier) != 32:
@@ -57,30 +52,18 @@ class Invitation:
 
 @dataclass(frozen=True)
 class Entry:
-    """The registry's entry of one party. Times are in seconds since 1970.
-
-    Attributes:
-        name: of the party.
-        state: :data:`INVITED` (it has never answered), :data:`ENROLLED` or :data:`REVOKED`.
-        identity: its Ed25519 public key (32 bytes), or empty.
-        node: the public key of its SuperNode (DER), or empty.
-        changed: time of its last change of state.
-        retired: hashes of keys that it must not use again, ascending.
-        invitation: its open code, or None.
-        sealing: the sealing key that it had last, None before it has answered: it may have made
-            another one since.
-
-    Raises:
-        ProtocolError, StateError: for an invalid name or invalid keys.
-    """
+    """The registry's entry of one party. Times are in seconds since 1970."""
 
     name: str
+    # :data:`INVITED` (it has never answered), :data:`ENROLLED` or :data:`REVOKED`
     state: Literal["invited", "enrolled", "revoked"]
-    identity: bytes
-    node: bytes
+    identity: bytes  # its Ed25519 public key (32 bytes), or empty
+    node: bytes  # the public key of its SuperNode (DER), or empty
     changed: int
-    retired: tuple[bytes, ...] = ()
+    retired: tuple[bytes, ...] = ()  # hashes of keys that it must not use again, ascending
     invitation: Invitation | None = field(default=None, metadata=in_text(name="code"))
+    # the sealing key that it had last, None before it has answered: it may have made another one
+    # since
     sealing: SealingKey | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
@@ -119,9 +102,6 @@ class Registry:
         """Return all parties by name, sorted.
 
         A process out of file handles gets the last content, if the file is unchanged.
-
-        Raises:
-            StateError: if the file is damaged or missing, or cannot be read now.
         """
         stamp = self.stamp()
         try:
@@ -152,25 +132,12 @@ class Registry:
         *,
         now: int,
         expires: int,
-        again: bool,
+        again: bool,  # whether an enrolled or revoked party may enrol again
+        # stores the code for the party. It is called last; if it raises, no code is opened or
+        # invalidated
         hand_over: Callable[[], None] = lambda: None,
     ) -> None:
-        """Open a code for a party; an earlier open code becomes invalid.
-
-        Args:
-            name: of the party.
-            verifier: of the code.
-            now: the time.
-            expires: when the code ends.
-            again: whether an enrolled or revoked party may enrol again.
-            hand_over: stores the code for the party. It is called last; if it raises, no code is
-                opened or invalidated.
-
-        Raises:
-            ProtocolError: if the name is invalid.
-            UsageError: if it is enrolled or revoked, and not ``again``.
-            StateError, DiskError: if the registry cannot be read or written.
-        """
+        """Open a code for a party; an earlier open code becomes invalid."""
         check_name(name)
         with self._changing() as table:
             entry = table.get(name) or Entry(name, INVITED, b"", b"", now)
@@ -186,19 +153,9 @@ class Registry:
     def take(self, answer: Answer, *, authority: bytes, now: int) -> bool:
         """Accept the keys of a party; its code is then used.
 
-        Args:
-            answer: of the party.
-            authority: fingerprint of the server's authority.
-            now: the time.
+        ``authority``: fingerprint of the server's authority.
 
-        Returns:
-            False if exactly these keys were accepted before; nothing changes then.
-
-        Raises:
-            ProtocolError: if the answer is not signed by its keys for this server.
-            RefusedError: if no code is open for it, it was made with another, or one of its keys is
-                already known.
-            StateError, DiskError: if the registry cannot be read or written.
+        Returns false if exactly these keys were accepted before; nothing changes then.
         """
         answer.check_keys(authority)
         with self._changing() as table:
@@ -238,14 +195,8 @@ class Registry:
     def seal(self, name: str, identity: bytes, sealing: SealingKey) -> None:
         """Record the sealing key that an enrolled party has now.
 
-        Args:
-            name: of the party.
-            identity: its identity key, 32 bytes, which signed the sealing key; of a party with
-                another one now, or none, nothing is recorded.
-            sealing: the key.
-
-        Raises:
-            StateError, DiskError: if the registry cannot be read or written.
+        ``identity``: its identity key, 32 bytes, which signed the sealing key; of a party with
+        another one now, or none, nothing is recorded.
         """
         with self._changing() as table:
             entry = table.get(name)
@@ -253,12 +204,7 @@ class Registry:
                 table[name] = replace(entry, sealing=sealing)
 
     def revoke(self, name: str, *, now: int) -> str:
-        """Revoke a party permanently, with its keys and any open code. Returns its earlier state.
-
-        Raises:
-            UsageError: if there is no such party.
-            StateError, DiskError: if the registry cannot be read or written.
-        """
+        """Revoke a party permanently, with its keys and any open code. Returns its earlier state."""
         with self._changing() as table:
             entry = table.get(name)
             if entry is None:
@@ -317,11 +263,7 @@ def _write(table: Mapping[str, Entry]) -> bytes:
 
 
 def _read(content: bytes) -> dict[str, Entry]:
-    """Read the file.
-
-    Raises:
-        StateError: if it is not what :func:`_write` wrote.
-    """
+    """Read the file."""
     found = parse(content, most=_LARGEST, error=StateError, what="it", form=_FORMAT)
     parties = found.get("parties")
     if found.keys() != {"parties"} or not isinstance(parties, dict):

@@ -51,18 +51,11 @@ WARN_BEFORE: Final = dt.timedelta(days=30)
 
 @dataclass(frozen=True)
 class Member:
-    """An enrolled party that is not revoked.
-
-    Attributes:
-        name: chosen by the coordinator.
-        identity: its Ed25519 public key, 32 bytes.
-        node: the P-384 public key of its SuperNode, DER.
-        sealing: the sealing key that it had last.
-    """
+    """An enrolled party that is not revoked."""
 
     name: str
-    identity: bytes
-    node: bytes
+    identity: bytes  # its Ed25519 public key, 32 bytes
+    node: bytes  # the P-384 public key of its SuperNode, DER
     sealing: SealingKey
 
 
@@ -77,26 +70,16 @@ class _Settings:
 class Identities:
     """A server's identity on disk.
 
-    Attributes:
-        directory: its path.
-        ca: the authority's certificate (PEM).
-        certificate: the server's certificate (PEM).
-        certificate_key: its key; the same file, so that both are replaced atomically.
-        signing_key: signs this server's requests to parties.
-        address: ``host:port`` for parties to connect to.
-        hosts: of the certificate.
-        registry: the parties.
+    ``ca``: the authority's certificate (PEM); ``certificate``: the server's certificate (PEM);
+    ``certificate_key``: its key; the same file, so that both are replaced atomically;
+    ``signing_key``: signs this server's requests to parties; ``address``: ``host:port`` for parties
+    to connect to.
     """
 
     def __init__(self, directory: Path, *, certified: bool = True) -> None:
         """Read the identity in ``directory``.
 
-        Args:
-            directory: its path.
-            certified: whether the server's certificate must exist; :meth:`rotate` makes a new one.
-
-        Raises:
-            StateError: if it is damaged.
+        ``certified``: whether the server's certificate must exist; :meth:`rotate` makes a new one.
         """
         self.directory = directory
         self.ca = directory / "ca.pem"
@@ -131,17 +114,8 @@ class Identities:
     def create(cls, home: Path, hosts: Sequence[str], port: int, now: dt.datetime) -> Self:
         """Create authority, server certificate and signing key atomically.
 
-        Args:
-            home: the server's directory; the identity becomes a directory in it.
-            hosts: names and addresses that parties connect to, the first by default. None: this
-                machine only.
-            port: the port that parties connect to.
-            now: the time.
-
-        Raises:
-            StateError: if there is an identity already.
-            UsageError: for an invalid host or port.
-            DiskError: if it cannot be written.
+        ``home``: the server's directory; the identity becomes a directory in it; ``hosts``: names
+        and addresses that parties connect to, the first by default. None: this machine only.
         """
         names = check_hosts(hosts)
         if not 0 < port < 2**16:
@@ -182,20 +156,12 @@ class Identities:
 
     @classmethod
     def open(cls, home: Path, *, certified: bool = True) -> Self | None:
-        """Return the identity in a server's home, or None.
-
-        Raises:
-            StateError: if it is damaged; with ``certified``, also if the server's certificate is.
-        """
+        """Return the identity in a server's home, or None."""
         place = home / FOLDER
         return cls(place.resolve(), certified=certified) if place.exists() else None
 
     def enrolled(self) -> Mapping[str, Member]:
-        """Return the enrolled parties that are not revoked, by name.
-
-        Raises:
-            StateError: if the registry is damaged.
-        """
+        """Return the enrolled parties that are not revoked, by name."""
         return {
             entry.name: Member(entry.name, entry.identity, entry.node, entry.sealing)
             for entry in self.registry.parties().values()
@@ -208,26 +174,12 @@ class Identities:
         *,
         now: dt.datetime,
         life: dt.timedelta = CODE_LIFE,
-        again: bool = False,
-        server: str | None = None,
+        again: bool = False,  # whether a party that is enrolled or revoked may enrol anew
+        server: str | None = None,  # address for the party; default: :attr:`address`
+        # stores the bundle; the code is opened afterwards, and not if it raises
         hand_over: Callable[[Bundle], None] = lambda _: None,
     ) -> Bundle:
-        """Return the bundle of a party, with a new open one-time code.
-
-        Args:
-            name: of the party.
-            now: the time.
-            life: validity of the code.
-            again: whether a party that is enrolled or revoked may enrol anew.
-            server: address for the party; default: :attr:`address`.
-            hand_over: stores the bundle; the code is opened afterwards, and not if it raises.
-
-        Raises:
-            UsageError: if the party is enrolled or revoked, and not ``again``; or the certificate
-                is not for ``server``.
-            ProtocolError: if the name cannot be one.
-            StateError, DiskError: if the registry cannot be read or written.
-        """
+        """Return the bundle of a party, with a new open one-time code."""
         if server is not None:
             self._check_is_ours(server)
         expires = int((now + life).timestamp())
@@ -272,10 +224,6 @@ class Identities:
         """Make a new server key and certificate of the same authority; return its expiry.
 
         A running server uses the old one until it is restarted.
-
-        Raises:
-            StateError: if the authority has expired, or its key is not here.
-            DiskError: if it cannot be written.
         """
         try:
             key = self._ca_key.read_bytes()
@@ -296,11 +244,7 @@ class Identities:
         ]
 
     def require_valid(self, now: dt.datetime) -> None:
-        """Check that parties can trust this server now.
-
-        Raises:
-            StateError: if its certificate or its authority has expired.
-        """
+        """Check that parties can trust this server now."""
         for what, until, mend in self._ends():
             if now >= until:
                 raise StateError(f"{what} expired on {until:%Y-%m-%d %H:%M} UTC: {mend}")
@@ -345,12 +289,8 @@ def told_port(identities: Identities | None) -> int:
 def require_lasting_key(series: str | None, identities: Identities | None) -> None:
     """Check that the campaigns of a series are signed by one key.
 
-    Args:
-        series: name of the campaign's series, None for none.
-        identities: of the server; None: a trial.
-
-    Raises:
-        UsageError: for a series in a trial.
+    ``series``: name of the campaign's series, None for none; ``identities``: of the server; None: a
+    trial.
     """
     if series is not None and identities is None:
         raise UsageError(
@@ -360,11 +300,7 @@ def require_lasting_key(series: str | None, identities: Identities | None) -> No
 
 
 def require_identities(host: str, identities: Identities | None) -> None:
-    """Refuse to listen beyond loopback without certificate and enrolled parties.
-
-    Raises:
-        UsageError: if ``host`` is not loopback and there are no identities.
-    """
+    """Refuse to listen beyond loopback without certificate and enrolled parties."""
     if identities is None and host not in LOOPBACK:
         raise UsageError(
             f"{host} is reachable from outside this machine, where anyone could join and read "

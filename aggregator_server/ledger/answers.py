@@ -255,11 +255,8 @@ class Charging(CampaignStep):
 class Release(CampaignStep):
     """The answers to a charge: its one release, at its cost.
 
-    Attributes:
-        charge: number of the entry that charged them.
-        cost: used of it.
-        gate: result of the test of a gated batch; None in any other campaign.
-        noisy: the released noisy counts of a matrix; None in any other campaign.
+    ``gate`` is the result of the test of a gated batch, ``noisy`` are the released counts of a
+    matrix.
     """
 
     kind, phases = "release", ("labelling",)

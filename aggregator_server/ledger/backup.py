@@ -53,17 +53,10 @@ CONTENTS: Final = Contents(
 
 
 def back_up(folder: Path, out: Path) -> dict[str, object]:
-    """Copy the campaign in ``folder``, also while a server runs it, and verify the copy.
+    """Copy the campaign in ``folder`` to a new one, also while a server runs it, and verify the copy.
 
-    The copy is a file, also of a ledger that is in a database.
-
-    Args:
-        folder: of the campaign.
-        out: the folder to make, with its parent if needed.
-
-    Returns:
-        The manifest of the backup, with ``phase`` and its folder. It is signed by the campaign key
-        of the server's identity, if there is one.
+    The copy is a file, also of a ledger that is in a database. Returns its manifest, with ``phase``
+    and its folder, signed by the campaign key of the server's identity, if there is one.
     """
     made, found = backup.back_up(
         folder,
@@ -85,22 +78,11 @@ def restore(
     database: str | None = None,
     signed_by: str | None = None,
 ) -> dict[str, object]:
-    """Restore a backup as the campaign in ``folder``.
+    """Restore a backup as the campaign in a new ``folder``; only :data:`CONTENTS` are written.
 
-    Only the files of :data:`CONTENTS` are written, whatever the backup contains.
-
-    Args:
-        place: of the backup.
-        folder: of the campaign; must not exist.
-        head: the newest head that is known from elsewhere, ``number:digest``, or None.
-        close: end the campaign with the copy's last entry, so that nothing more is answered.
-        database: address of the database for the ledger; None: a file.
-        signed_by: the public key (hex) that must have signed the backup; None: that of the server's
-            identity next to ``folder``, if there is one.
-
-    Returns:
-        ``campaign``, ``head``, ``phase``, ``labels_released`` and ``signer`` of the restored
-        campaign.
+    ``head`` is the newest that is known from elsewhere; ``close`` ends the campaign with the copy's
+    last entry, so that nothing more is answered; ``signed_by`` the key that must have signed the
+    backup, that of the server's identity next to ``folder`` by default.
     """
     asked = backup.Restore(place, CONTENTS, _signing_key(folder), signed_by=signed_by)
     manifest, known = asked.manifest, Head.given(head)
@@ -157,19 +139,10 @@ def _copy_ledger(source: Place, target: Path) -> None:
 def _put_into(
     target: InDatabase, file: Path, found: verify.Verification, last: Head
 ) -> verify.Verification:
-    """Move a verified copy into a database, and replace the file by its anchor.
+    """Move a verified copy into a database, and replace the file by its anchor; return its content there.
 
     A schema with exactly this content is accepted: an earlier attempt may have stopped after the
-    database's commit.
-
-    Args:
-        target: the place in the database.
-        file: the copy; it is removed.
-        found: its content.
-        last: entry of the backup; the one after it, if there is one, closes the campaign.
-
-    Returns:
-        The content of the database.
+    database's commit. One entry after ``last`` closes the campaign.
     """
     if stores.exists(target):
         made = stores.opened(target)

@@ -87,9 +87,8 @@ def all_counts(store: Store, state: CampaignState) -> Counts:
 
 
 def counts_of(store: Store, state: CampaignState, queries: Sequence[int]) -> Counts:
-    """Return the summed votes of some queries, (queries, classes) int64, in their order.
+    """Return the summed votes of some queries, (queries, classes) int64, in rounds of the current one.
 
-    Where records vote in rounds they are those of the current one.
     Each batch with one of them is read once, and one is in memory at a time.
     """
     found = np.empty((len(queries), len(state.classes)), dtype=np.int64)

@@ -25,14 +25,10 @@ _Any = TypeVar("_Any")
 
 @dataclass(frozen=True)
 class ReleasedLabel:
-    """The single, permanent label of a query.
+    """The single, permanent label of a query; ``entry`` is its number in the ledger, ``round`` from 1.
 
-    Attributes:
-        label: index into the classes.
-        round: in which it was released, from 1.
-        source: the teachers' noisy vote, or that of the records, or the student's uncontradicted
-            prediction.
-        entry: number of the ledger entry.
+    ``source``: the teachers' noisy vote, that of the records, or the student's uncontradicted
+    prediction.
     """
 
     label: int

@@ -86,11 +86,8 @@ class Ledger:
     ) -> Self:
         """Open a campaign's ledger, after verifying all of it but its pages.
 
-        Args:
-            place: of the ledger.
-            head: the newest that is known from elsewhere; it must be in the ledger.
-            close: end the campaign where its ledger ends.
-            clock: returns the time of each entry.
+        ``head``, the newest that is known from elsewhere, must be in it; ``close`` ends the
+        campaign there.
         """
         database = stores.opened(place)
         with stores.or_closed(database):

@@ -45,13 +45,8 @@ __all__ = [
 class SumUnmasking:
     """The survivors of a masked sum, recorded before any party is asked to unmask it.
 
-    A party gives its shares for only one list of survivors, ever.
-
-    Attributes:
-        first: place of the batch's first query among those that are voted on.
-        count: number of queries, consecutive there.
-        survivors: names of the parties in the sum, in the order of the roster.
-        entry: number of the ledger entry.
+    A party gives its shares for only one list of survivors, ever. ``first`` is the place of the
+    batch's first query among those that are voted on, of which ``count`` are consecutive.
     """
 
     first: int
@@ -62,16 +57,10 @@ class SumUnmasking:
 
 @dataclass(frozen=True)
 class VoteBatch:
-    """The chain's record of one batch of summed votes.
+    """The chain's record of one batch of summed votes, with a hiding commitment to the counts.
 
-    Attributes:
-        first: place of its first query among those that are voted on.
-        count: number of queries, consecutive there.
-        teachers: number of teachers that voted, the sum of each row; for neighbour votes, the most
-            that one count can be.
-        responders: names of the parties that answered, in the order of the roster.
-        digest: a hiding commitment to the counts, hex.
-        entry: number of the ledger entry.
+    ``teachers`` is how many voted, the sum of each row; for neighbour votes, the most that one
+    count can be.
     """
 
     first: int
@@ -84,12 +73,7 @@ class VoteBatch:
 
 @dataclass(frozen=True)
 class PredictionRecord:
-    """The chain's record of the student's predictions for a round.
-
-    Attributes:
-        digest: of the probabilities, hex.
-        entry: number of the ledger entry.
-    """
+    """The chain's record of the student's predictions for a round."""
 
     digest: str
     entry: int
@@ -99,13 +83,8 @@ class PredictionRecord:
 class Charge:
     """A durable charge: the right to draw noise once for each of its queries.
 
-    Attributes:
-        entry: number of the ledger entry.
-        round: from 1.
-        queries: indices into the public set.
-        events: possible events of each query, in order, of which a prefix occurs; or the one gated
-            batch or matrix.
-        cost: worst cost of all queries together, in the campaign's composition.
+    ``events`` are possible ones of each query, in order, of which a prefix occurs; or the one gated
+    batch or matrix. ``cost`` is their worst, together, in the campaign's composition.
     """
 
     entry: int
@@ -120,30 +99,18 @@ class CampaignState:
     """The state of a campaign as of one entry of its ledger.
 
     Attributes:
-        spec: the parameters.
-        head: the last entry.
         phase: the current one; ``labelling`` after the last round until the close.
-        round: the current or the last round, from 1.
-        roster: the parties, empty while gathering.
-        classes: class names, empty while gathering.
         mechanisms: that of the first round, and with interactive that of all later ones.
-        composition: how costs add up, fixed with the roster; None while gathering.
         cap: the budget in it, fixed with the roster; 0 while gathering.
         spent: charged so far, interrupted charges included.
         wasted: the part of ``spent`` for charges without answers.
-        voted: the queries that parties vote on, fixed with the roster.
         openings: unmaskings of masked sums, ordered by first query; all with the same survivors, in rounds
             with no more than the one before.
-        batches: summed votes, ordered by first query.
-        labels: by query, in the order of release.
         answered: by round, the queries that got a label or no answer in it.
-        predictions: records of the student's predictions, by the round they are for.
         models: where records vote in rounds, those of round 2 and later, and then the final one; public.
         open_charge: the last charge, while its release is possible.
         gate: whether the gate of a gated batch opened; None before it was tried.
         released: the noisy counts of matrices, one for each round, which are public.
-        rounds_over: whether no further round will begin.
-        simulated: whether any charge was for seeded noise.
     """
 
     spec: CampaignSpec
@@ -199,11 +166,7 @@ class CampaignState:
 
     @property
     def currency(self) -> Composition:
-        """How costs add up.
-
-        Raises:
-            StateError: before the roster is complete.
-        """
+        """How costs add up; StateError before the roster is complete."""
         if self.composition is None:
             raise StateError("the roster is not complete: how costs add up is not known yet")
         return self.composition
@@ -221,11 +184,7 @@ class CampaignState:
         return stated if stated * (1 - _LEFT) <= exact <= stated else exact
 
     def epsilon_of(self, cost: Fraction) -> float:
-        """Return the epsilon of a cost at the campaign's delta.
-
-        Raises:
-            StateError: before the roster is complete.
-        """
+        """Return the epsilon of a cost at the campaign's delta."""
         return self.currency.epsilon(cost, self.spec.delta)
 
     @property
@@ -287,19 +246,12 @@ class CampaignState:
         """Return whether a sum needs all survivors; of a round only if its unmasking has begun.
 
         Each round has noise of its own, by fewer parties too, and other votes on other queries.
-
-        Args:
-            first: place of its first query.
         """
         begun = any(each.first == first for each in self.openings)
         return begun or (bool(self.openings) and not self.spec.in_rounds)
 
     def batch_of(self, query: int) -> VoteBatch:
-        """Return the batch of votes that ``query`` is in; where records vote in rounds, of this round.
-
-        Raises:
-            LedgerError: if there are no votes for it.
-        """
+        """Return the batch of votes that ``query`` is in; where records vote in rounds, of this round."""
         place = self.voted.place_of(query)
         if place is None:
             raise LedgerError(f"query {query} is not voted on")
@@ -314,9 +266,6 @@ class CampaignState:
 
         For single queries, the events of each and the cost of all; or the gated batch, or the one
         event of a matrix.
-
-        Raises:
-            StateError: before the roster is complete.
         """
         if self.spec.gate is not None:
             return (self.spec.gate,), self.currency.cost(self.spec.gate)
@@ -332,12 +281,7 @@ class CampaignState:
         return replace(self, wasted=self.wasted + self.open_charge.cost, open_charge=None)
 
     def mechanism(self, round_: int) -> Mechanism:
-        """Return the mechanism of a round, from 1.
-
-        Raises:
-            StateError: before the roster is complete.
-            LedgerError: for a round that the campaign does not have.
-        """
+        """Return the mechanism of a round, from 1."""
         if not self.mechanisms:
             raise StateError("the roster is not complete: the mechanism is not known yet")
         if not 1 <= round_ <= self.spec.rounds:

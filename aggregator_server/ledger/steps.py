@@ -41,11 +41,7 @@ if TYPE_CHECKING:
 
 
 class CampaignStep(Step["CampaignState | None"]):
-    """A step of a campaign that is open.
-
-    Attributes:
-        phases: of the campaign that allow it.
-    """
+    """A step of a campaign that is open, in one of these phases."""
 
     phases: ClassVar[tuple[Phase, ...]]
 

@@ -40,18 +40,8 @@ if TYPE_CHECKING:
 class Verification:
     """The summary of a verified ledger.
 
-    Attributes:
-        campaign: its id, hex.
-        phase: of the campaign.
-        head: the last entry.
-        labels: number of labelled queries.
-        queries_asked: number of answers, labels and no answers.
-        composition: how costs add up; None before the roster.
-        cap: the budget in it; 0 before the roster.
-        spent: charged so far.
-        wasted: the part of it for charges without answers.
-        epsilon: of the budget at the campaign's delta: the guarantee; 0 before the roster.
-        simulated: whether seeded noise was used, so that nothing is guaranteed.
+    ``epsilon`` is that of the cap at the campaign's delta: the guarantee; 0 before the roster.
+    ``simulated``: seeded noise was used, so that nothing is guaranteed.
     """
 
     campaign: str

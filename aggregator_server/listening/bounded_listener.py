@@ -35,17 +35,10 @@ _MOST_GOING: Final = 64
 
 @dataclass(frozen=True)
 class Room:
-    """Limits on open connections.
-
-    Attributes:
-        all: in total.
-        per_address: unauthenticated ones from one address; for IPv6, from one /64 network.
-        waiting: in total, not admitted yet.
-        waiting_per_address: the same from one address.
-    """
+    """Limits on open connections."""
 
     all: int
-    per_address: int
+    per_address: int  # unauthenticated ones from one address; for IPv6, from one /64 network
     waiting: int = 256
     waiting_per_address: int = 256
 
@@ -78,11 +71,7 @@ def room_for_connections() -> Room:
 
 
 class BoundedListener(socket.socket):
-    """A listening socket that evicts old unauthenticated connections for new ones.
-
-    Attributes:
-        room: the limits.
-    """
+    """A listening socket that evicts old unauthenticated connections for new ones."""
 
     def __init__(self, listener: socket.socket, room: Room) -> None:
         """Take over a listening socket, which is closed with this one."""
@@ -98,21 +87,13 @@ class BoundedListener(socket.socket):
         self._going: set[tuple[str, int]] = set()
 
     def take(self) -> tuple[socket.socket, Any, str]:
-        """Accept a connection without admitting it; return it, its peer, and its source.
-
-        Raises:
-            OSError: if there is none, as for any socket.
-        """
+        """Accept a connection without admitting it; return it, its peer, and its source."""
         handle, address = self._accept()  # type: ignore[attr-defined]
         taken = socket.socket(self.family, self.type, self.proto, fileno=handle)
         return taken, address, _network(str(address[0]))
 
     def let_in(self, taken: socket.socket, address: Any) -> socket.socket:
-        """Admit an accepted connection, possibly evicting another.
-
-        Raises:
-            ConnectionAbortedError: if none can be evicted; ``taken`` is then closed.
-        """
+        """Admit an accepted connection, possibly evicting another; close it if none can be evicted."""
         source, client = _network(str(address[0])), (str(address[0]), int(address[1]))
         handle = taken.detach()
         with self._lock:
@@ -197,17 +178,13 @@ class BoundedListener(socket.socket):
 class _Counted(socket.socket):
     """A connection that reports its closing once, and can be evicted.
 
-    Attributes:
-        source: that it counts for; see :func:`_network`.
-        holder: its authenticated owner, or None.
-        when_closed: called when it is closed.
-        hang_up: closes it, if another object reads from it.
+    ``source``: that it counts for; see :func:`_network`.
     """
 
     source = ""
     holder: object | None = None
     when_closed: Callable[[], None] | None = None
-    hang_up: Callable[[], None] | None = None
+    hang_up: Callable[[], None] | None = None  # closes it, if another object reads from it
 
     def close(self) -> None:
         super().close()

@@ -26,31 +26,19 @@ _STOP_S: Final = 10.0
 
 
 class HttpServer:
-    """An application on a port, in a thread.
-
-    Attributes:
-        port: that it listens on.
-    """
+    """An application on a port, in a thread."""
 
     def __init__(
         self,
         listener: socket.socket,
         *,
-        name: str,
-        max_head: int,
-        certificate: tuple[Path, Path] | None,
+        name: str,  # of the thread, and in messages
+        max_head: int,  # largest head of a request (its line and headers), in bytes
+        certificate: tuple[Path, Path] | None,  # chain and key (PEM), for TLS 1.3; None: clear text
+        # called in the thread with the error that ended it; None: the error is raised there
         on_fault: Callable[[BaseException], None] | None = None,
     ) -> None:
-        """Take over a listening socket. Nothing is served before :meth:`start`.
-
-        Args:
-            listener: the socket.
-            name: of the thread, and in messages.
-            max_head: largest head of a request (its line and headers), in bytes.
-            certificate: chain and key (PEM), for TLS 1.3; None: clear text.
-            on_fault: called in the thread with the error that ended it; None: the error is raised
-                there.
-        """
+        """Take over a listening socket. Nothing is served before :meth:`start`."""
         self.port = int(listener.getsockname()[1])
         self._listener = listener
         self._name, self._max_head, self._on_fault = name, max_head, on_fault
@@ -61,17 +49,12 @@ class HttpServer:
     def start(self, room: Room, make_app: Callable[[BoundedListener], App]) -> None:
         """Start serving; returns when it does.
 
-        Args:
-            room: the limits on connections.
-            make_app: returns the application, given the listener, to which it reports authenticated
-                peers.
-
-        Raises:
-            ProcessError: if it does not.
+        ``make_app``: returns the application, given the listener, to which it reports authenticated
+        peers.
         """
         import uvicorn
 
-        from aggregator_server.listening.impatient import BoundedHead, protocol_of, quiet_uvicorn
+        from aggregator_server.listening.timeouts import BoundedHead, protocol_of, quiet_uvicorn
 
         quiet_uvicorn()
         listener = self._listener = BoundedListener(self._listener, room)
@@ -113,7 +96,7 @@ class HttpServer:
         self._listener.close()
 
     def _serve(self) -> None:
-        from aggregator_server.listening.impatient import Loop
+        from aggregator_server.listening.timeouts import Loop
 
         try:
             with asyncio.Runner(loop_factory=Loop) as runner:

@@ -33,21 +33,14 @@ __all__ = ["CONTENT_TYPE", "render"]
 
 
 def render(
-    overview: Overview,
+    overview: Overview,  # the campaign at the time of the scrape
     *,
-    home: Path | None = None,
-    certificate_ends: datetime | None = None,
+    home: Path | None = None,  # its folder; free bytes are those of its disk
+    certificate_ends: datetime | None = None,  # earliest expiry of the server's certificates
     students: int | None = None,
-    streams: int | None = None,
+    streams: int | None = None,  # number of browsers that follow the campaign
 ) -> bytes:
     """Return the metrics of a campaign.
-
-    Args:
-        overview: the campaign at the time of the scrape.
-        home: its folder; free bytes are those of its disk.
-        certificate_ends: earliest expiry of the server's certificates.
-        students: number of connected students.
-        streams: number of browsers that follow the campaign.
 
     Metrics of a None are omitted.
     """

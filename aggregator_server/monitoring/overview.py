@@ -8,8 +8,19 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter, deque
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from importlib import resources
+from typing import TYPE_CHECKING, Final
+
+from pate.foreign import json_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pate.planning.forecast import Forecast
+    from pate.storage.hash_chain import Entry
 
 #: The phases of a campaign in their order; ``predicting`` comes between rounds of labels.
 PHASES = ("gathering", "voting", "labelling", "predicting", "finished")
@@ -17,98 +28,59 @@ PHASES = ("gathering", "voting", "labelling", "predicting", "finished")
 
 @dataclass(frozen=True)
 class PartyRow:
-    """One party of the roster; before the roster is fixed, a connected or expected party.
+    """One party of the roster; before the roster is fixed, a connected or expected party."""
 
-    Attributes:
-        name: chosen by the party. Untrusted text.
-        connected: whether it is connected now.
-        doing: its state, in words.
-        trouble: whether it needs attention: it refused, failed, or is awaited and disconnected.
-        done: number of queries whose sum includes its votes.
-        total: number of queries that parties vote on; 0 while unknown.
-        by_envelope: whether it has no connection: it is ``connected`` once it has described itself.
-    """
-
-    name: str
+    name: str  # chosen by the party. Untrusted text
     connected: bool
     doing: str
-    trouble: bool
-    done: int
-    total: int
+    trouble: bool  # whether it needs attention: it refused, failed, or is awaited and disconnected
+    done: int  # number of queries whose sum includes its votes
+    total: int  # number of queries that parties vote on; 0 while unknown
+    # whether it has no connection: it is ``connected`` once it has described itself
     by_envelope: bool = False
 
 
 @dataclass(frozen=True)
 class EnvelopeRow:
-    """The last envelope for a party. Times are UTC, ISO 8601.
+    """The last envelope for a party. Times are UTC, ISO 8601."""
 
-    Attributes:
-        party: name of the recipient. Untrusted text.
-        number: of the envelope, for this party.
-        asks: what its last request asks for, in words.
-        made: when.
-        until: when the party stops answering it; empty: never.
-        answered: when its answer was looked at; empty: there was none.
-        state: see :attr:`aggregator_server.envelopes.out.Out.state`.
-    """
-
-    party: str
+    party: str  # name of the recipient. Untrusted text
     number: int
-    asks: str
+    asks: str  # what its last request asks for, in words
     made: str
-    until: str
-    answered: str
-    state: str
+    until: str  # when the party stops answering it; empty: never
+    answered: str  # when its answer was looked at; empty: there was none
+    state: str  # see :attr:`aggregator_server.exchange.envelope.Out.state`
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Progress of the queries.
-
-    Attributes:
-        public_set: size of the public set.
-        voted_on: number of its queries that parties vote on; 0 before the roster.
-        votes_in: number of queries with summed votes.
-        asked: answered so far, by a label or by no answer; twice if asked in two rounds.
-        labels: labels released.
-        labelled: whether queries get labels; else noisy counts of them are released, and no label.
-    """
+    """Progress of the queries."""
 
     public_set: int
-    voted_on: int
-    votes_in: int
-    asked: int
+    voted_on: int  # number of its queries that parties vote on; 0 before the roster
+    votes_in: int  # number of queries with summed votes
+    asked: int  # answered so far, by a label or by no answer; twice if asked in two rounds
     labels: int
+    # whether queries get labels; else noisy counts of them are released, and no label
     labelled: bool = True
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The guarantee and the charged part of it. All fields are independent of votes.
+    """The guarantee and the charged part of it. All fields are independent of votes."""
 
-    Attributes:
-        epsilon: the guarantee, at the cap; fixed with the roster.
-        delta: at which it holds.
-        unit: record, patient or party.
-        adjacency: the neighbouring relation, in a few words.
-        observer: towards whom the guarantee holds.
-        spent: charged share of the cap, 0 to 1.
-        left: the remaining share.
-        epsilon_charged: the charges so far, converted at ``delta``. Not the guarantee, which is
-            ``epsilon`` even if the campaign stops early.
-        epsilon_server: the same guarantee towards the server; None without one.
-        composition: how costs add up.
-    """
-
-    epsilon: float
+    epsilon: float  # the guarantee, at the cap; fixed with the roster
     delta: float
     unit: str
-    adjacency: str
+    adjacency: str  # the neighbouring relation, in a few words
     observer: str
     spent: float
     left: float
+    # the charges so far, converted at ``delta``. Not the guarantee, which is ``epsilon`` even if
+    # the campaign stops early
     epsilon_charged: float
-    epsilon_server: float | None
+    epsilon_server: float | None  # the same guarantee towards the server; None without one
     composition: str
 
 
@@ -122,51 +94,32 @@ class ClassLabels:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """The charged epsilon at a number of released labels.
-
-    Attributes:
-        labels: released by then.
-        epsilon: the charges by then, converted at the campaign's delta.
-    """
+    """The charged epsilon at a number of released labels."""
 
     labels: int
-    epsilon: float
+    epsilon: float  # the charges by then, converted at the campaign's delta
 
 
 @dataclass(frozen=True)
 class StudentRound:
-    """Public figures of the student's predictions for a round.
-
-    Attributes:
-        round: of its predictions, from 2.
-        received: whether they have arrived.
-        agreement: share of the labels released in earlier rounds that it predicts identically; None
-            without predictions or labels.
-        accuracy: on labelled inputs of its own, as stated by the student, or None.
-    """
+    """Public figures of the student's predictions for a round."""
 
     round: int
     received: bool
+    # share of the labels released in earlier rounds that it predicts identically; None without
+    # predictions or labels
     agreement: float | None
-    accuracy: float | None
+    accuracy: float | None  # on labelled inputs of its own, as stated by the student, or None
 
 
 @dataclass(frozen=True)
 class LedgerLine:
-    """One ledger entry, or consecutive ones of the same meaning.
-
-    Attributes:
-        number: of the last of them.
-        kind: of that entry.
-        words: their meaning.
-        time: when the last was written, UTC.
-        first: number of the first of them.
-    """
+    """One ledger entry, or consecutive ones of the same meaning."""
 
     number: int
     kind: str
     words: str
-    time: str
+    time: str  # when the last was written, UTC
     first: int
 
 
@@ -181,33 +134,13 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Check:
-    """One health check.
+    """One health check."""
 
-    Attributes:
-        name: stable; one of doors, link (transport to the parties), ledger, student, certificates,
-            noise, interrupted.
-        ok: whether it passed.
-        text: the finding, in words.
-    """
-
+    # stable; one of doors, link (transport to the parties), ledger, student, certificates, noise,
+    # interrupted
     name: str
     ok: bool
     text: str
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """What to expect, before the labels are there. All of it follows from public facts and guesses.
-
-    Attributes:
-        text: in words.
-        few: whether a student probably learns too little.
-        advice: what helps then; else empty.
-    """
-
-    text: str
-    few: bool
-    advice: str
 
 
 @dataclass(frozen=True)
@@ -220,89 +153,57 @@ class Command:
 
 @dataclass(frozen=True)
 class Overview:
-    """A snapshot of a campaign.
-
-    Attributes:
-        campaign: its name.
-        id: its identity, hex.
-        mechanism: name of the aggregator.
-        mechanism_words: mechanism with its parameters; empty before the roster.
-        aggregation: ``plain`` or ``masked``.
-        noise: ``central`` or ``distributed``.
-        publish: ``capped`` or ``gated``.
-        gate: of a gated batch, ``open`` or ``closed``; None otherwise, and before it was tried.
-        phase: one of :data:`PHASES`.
-        failed: why this run of the server ended early, in words; empty while it runs, and at its end.
-        phases: those of this campaign.
-        round: the current one, from 1.
-        rounds: largest number of rounds.
-        wanted: number of parties that the campaign waits for.
-        min_parties: least number of parties.
-        teachers: of the whole roster; 0 before it, and for neighbour votes.
-        parties: the first of them; see ``parties_unlisted``.
-        parties_unlisted: further parties that are not in ``parties``.
-        connected: number of connected parties, listed or not.
-        by_envelope: number of those parties, listed or not, that have no connection.
-        envelopes: the last one for each of the first of them; those without answer come first.
-        step: the current request to parties, in words; empty if none.
-        queries: their progress.
-        labels: by class, in the order of the classes; empty before the roster.
-        promise: the guarantee at most, in words, known from the start.
-        expected: what to expect; None once all labels are released, or if it cannot be known.
-        commands: what to type next, and who.
-        budget: None before the roster.
-        curve: from zero to now, subsampled; empty before the roster.
-        student: one value per round with predictions requested.
-        ledger: the last entries, the newest first.
-        ledger_entries: number of all.
-        log: the latest lines, the newest last.
-        checks: passed and failed ones.
-        ready: whether parties and students can connect.
-        began: start of this process's run, UTC, ISO 8601.
-        made: time of this snapshot, UTC, ISO 8601.
-    """
+    """A snapshot of a campaign."""
 
     campaign: str
     id: str
     mechanism: str
-    mechanism_words: str
-    aggregation: str
-    noise: str
-    publish: str
+    mechanism_words: str  # mechanism with its parameters; empty before the roster
+    aggregation: str  # ``plain`` or ``masked``
+    noise: str  # ``central`` or ``distributed``
+    publish: str  # ``capped`` or ``gated``
+    # of a gated batch, ``open`` or ``closed``; None otherwise, and before it was tried
     gate: str | None
     phase: str
+    # why this run of the server ended early, in words; empty while it runs, and at its end
     failed: str
     phases: tuple[str, ...]
     round: int
     rounds: int
-    wanted: int
+    wanted: int  # number of parties that the campaign waits for
     min_parties: int
-    teachers: int
-    parties: tuple[PartyRow, ...]
-    parties_unlisted: int
-    connected: int
-    by_envelope: int
+    teachers: int  # of the whole roster; 0 before it, and for neighbour votes
+    parties: tuple[PartyRow, ...]  # the first of them; see ``parties_unlisted``
+    parties_unlisted: int  # further parties that are not in ``parties``
+    connected: int  # number of connected parties, listed or not
+    by_envelope: int  # number of those parties, listed or not, that have no connection
+    # the last one for each of the first of them; those without answer come first
     envelopes: tuple[EnvelopeRow, ...]
-    step: str
+    step: str  # the current request to parties, in words; empty if none
     queries: Queries
+    # by class, in the order of the classes; empty before the roster
     labels: tuple[ClassLabels, ...]
-    promise: str
+    promise: str  # the guarantee at most, in words, known from the start
+    # what to expect; None once all labels are released, or if it cannot be known
     expected: Forecast | None
     commands: tuple[Command, ...]
     budget: Budget | None
-    curve: tuple[CurvePoint, ...]
-    student: tuple[StudentRound, ...]
+    curve: tuple[CurvePoint, ...]  # from zero to now, subsampled; empty before the roster
+    student: tuple[StudentRound, ...]  # one value per round with predictions requested
     ledger: tuple[LedgerLine, ...]
     ledger_entries: int
     log: tuple[LogLine, ...]
     checks: tuple[Check, ...]
-    ready: bool
-    began: str
-    made: str
+    ready: bool  # whether parties and students can connect
+    began: str  # start of this process's run, UTC, ISO 8601
+    made: str  # time of this snapshot, UTC, ISO 8601
 
     def to_json(self) -> dict[str, object]:
         """Return it as a JSON object with the same fields."""
-        return asdict(self)
+        made = asdict(self)
+        if self.expected is not None:  # what else it has is for other screens
+            made["expected"] = {name: made["expected"][name] for name in ("text", "few", "advice")}
+        return made
 
     def to_html(self) -> bytes:
         """Return the page with this overview inside, as one HTML file that needs no server."""
@@ -325,3 +226,107 @@ class Overview:
 def static(name: str) -> bytes:
     """Return one of the page's files."""
     return (resources.files("aggregator_server.monitoring") / "static" / name).read_bytes()
+
+
+#: Number of rows of entries on the page.
+TAIL: Final = 12
+#: Most points of the curve, more than a screen can resolve.
+POINTS: Final = 96
+
+#: A description of each kind of entry, without its content: votes are only committed to.
+_WORDS: Final = {
+    "open": "the campaign was opened",
+    "roster": "parties, classes, mechanism and budget were fixed",
+    "opening": "whose votes are in the next masked sum was recorded",
+    "charge": "the worst cost of the next answers was charged",
+    "round-end": "a round ended",
+    "predictions": "the student's predictions were stored",
+    "close": "the campaign was closed",
+}
+#: Kinds of entries that alternate: the page shows consecutive pairs of them as one row.
+_PAIRS: Final = {
+    "release": ("charge", "answers were charged, then released"),
+    "votes": ("opening", "summed votes were stored"),
+}
+
+
+class LedgerCounts:
+    """Labels by class, costs over labels, and the last entries.
+
+    ``votes``: by party, number of queries whose sum includes its votes.
+    """
+
+    def __init__(self, *, to_the_minute: bool) -> None:
+        """Start before the first entry.
+
+        ``to_the_minute``: whether times are rounded down to the minute, which is required where the
+        duration of a step may depend on votes.
+        """
+        self.labels: Counter[int] = Counter()
+        self.votes: Counter[str] = Counter()
+        self.entries = 0
+        self._to_the_minute = to_the_minute
+        self._spent = Fraction(0)
+        self._charged = Fraction(0)
+        self._points: list[tuple[int, Fraction]] = [(0, Fraction(0))]
+        self._every = 1
+        self._releases = 0
+        self._tail: deque[LedgerLine] = deque(maxlen=TAIL)
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Process the entries after the last processed one."""
+        for entry in entries:
+            self.entries = entry.seq
+            when = short_time(entry.written_at, to_the_minute=self._to_the_minute)
+            self._tell(entry.seq, entry.kind, when)
+            if entry.kind in ("charge", "release"):
+                self._pay(entry.kind, json_value(entry.body))
+            elif entry.kind == "votes":
+                body = json_value(entry.body)
+                self.votes.update(dict.fromkeys(body["responders"], body["count"]))
+
+    def _tell(self, number: int, kind: str, when: str) -> None:
+        """Add a row; a pair of entries shares one row with the pairs before it."""
+        first, words = number, _WORDS.get(kind, kind)
+        if kind in _PAIRS:
+            before, words = _PAIRS[kind]
+            for joined in (before, kind):
+                if self._tail and self._tail[0].kind == joined:
+                    first = self._tail.popleft().first
+        self._tail.appendleft(LedgerLine(number, kind, words, when, first))
+
+    def _pay(self, kind: str, body: dict[str, object]) -> None:
+        cost = Fraction(str(body["cost"]))
+        if kind == "charge":
+            self._spent, self._charged = self._spent + cost, cost
+            return
+        # Unused cost was returned with the release.
+        self._spent += cost - self._charged
+        answers = body["answers"]
+        assert isinstance(answers, list)  # noqa: S101 - the ledger has checked its entries
+        self.labels.update(label for _, label, _, _ in answers if label is not None)
+        self._releases += 1
+        if self._releases % self._every == 0:
+            self._points.append((self.labels.total(), self._spent))
+        if len(self._points) > POINTS:
+            self._points, self._every = self._points[::2], 2 * self._every
+
+    @property
+    def tail(self) -> tuple[LedgerLine, ...]:
+        """The last entries, the newest first."""
+        return tuple(self._tail)
+
+    @property
+    def points(self) -> list[tuple[int, Fraction]]:
+        """Pairs of labels released and cost charged by then, from zero to the last entry."""
+        now = (self.labels.total(), self._spent)
+        return self._points if self._points[-1] == now else [*self._points, now]
+
+
+def short_time(stamp: str, *, to_the_minute: bool) -> str:
+    """Return an ISO 8601 time in UTC, truncated to the second or the minute.
+
+    >>> short_time("2026-01-02T03:04:05.678+00:00", to_the_minute=True)
+    '2026-01-02T03:04Z'
+    """
+    return stamp[: 16 if to_the_minute else 19] + "Z"

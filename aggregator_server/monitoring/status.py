@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from aggregator_server.envelopes.store import EARLY
 from aggregator_server.exchange.aggregation import STEPS
 from aggregator_server.exchange.presence import Presence
-from aggregator_server.monitoring.ledger_counts import LedgerCounts, short_time
+from aggregator_server.exchange.store import EARLY
 from aggregator_server.monitoring.overview import (
     PHASES,
     Budget,
@@ -26,12 +25,13 @@ from aggregator_server.monitoring.overview import (
     Command,
     CurvePoint,
     EnvelopeRow,
-    Forecast,
+    LedgerCounts,
     LogLine,
     Overview,
     PartyRow,
     Queries,
     StudentRound,
+    short_time,
 )
 from aggregator_server.results.statement import expected_of, server_epsilon
 from pate.campaign.choices import NO_GUESS, Guess
@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from fractions import Fraction
 
-    from aggregator_server.envelopes.out import Out
+    from aggregator_server.exchange.envelope import Out
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
+    from pate.planning.forecast import Forecast
     from pate.runtime.log import Line
 
 #: Most stored log lines, and characters of each.
@@ -67,22 +68,16 @@ _ASKS: Final = {
 
 
 class Status:
-    """The status of one campaign. Its methods may be called from any thread.
-
-    Args:
-        ledger: of the campaign, open.
-        clock: returns the time.
-        accuracies: the student's stated accuracy, by the round that follows.
-        guess: the coordinator's, for what to expect.
-    """
+    """The status of one campaign. Its methods may be called from any thread."""
 
     def __init__(
         self,
         ledger: Ledger,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        # the student's stated accuracy, by the round that follows
         accuracies: Callable[[], Mapping[int, float]] = dict,
-        guess: Guess = NO_GUESS,
+        guess: Guess = NO_GUESS,  # the coordinator's, for what to expect
     ) -> None:
         spec = ledger.state().spec
         self._ledger = ledger
@@ -155,11 +150,8 @@ class Status:
     def open_doors(self, address: str, link: Callable[[], bool], *, listens: str = "") -> None:
         """Record that the server accepts parties.
 
-        Args:
-            address: that parties are given; empty if all take part by envelope.
-            link: returns the state of the transport.
-            listens: the address that this machine listens on, if it differs, or the folder of the
-                envelopes.
+        ``address``: that parties are given; empty if all take part by envelope; ``listens``: the
+        address that this machine listens on, if it differs, or the folder of the envelopes.
         """
         with self._inbox:
             self._doors = address, listens or address, link
@@ -186,11 +178,7 @@ class Status:
         return _fit(self._checks_of_doors(state))
 
     def overview(self) -> Overview:
-        """Return a snapshot of the campaign; the same object until something changes.
-
-        Raises:
-            PateError: if the ledger cannot be read.
-        """
+        """Return a snapshot of the campaign; the same object until something changes."""
         with self._making:
             with self._inbox:
                 news, presence, log = self._news, self._presence, tuple(self._log)
@@ -368,8 +356,7 @@ class Status:
         if known not in self._forecasts:
             self._forecasts[known] = None
             with contextlib.suppress(PateError):  # the campaign itself says so
-                found = expected_of(state, self._guess)
-                self._forecasts[known] = Forecast(found.text, found.few, found.advice)
+                self._forecasts[known] = expected_of(state, self._guess)
         return self._forecasts[known]
 
     def _student(self, state: CampaignState, said: Mapping[int, float]) -> tuple[StudentRound, ...]:

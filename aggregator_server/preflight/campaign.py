@@ -22,7 +22,7 @@ from pate.data.values import Images, Table
 from pate.encoders.reading import Reader
 from pate.errors import StateError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from pate.planning.forecast import Forecast, expected
+from pate.planning.forecast import expected, teachers_wanted
 from pate.preflight import Finding, Skipped
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
@@ -123,7 +123,7 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
 
     The figures are public: they follow from the settings and from a guessed number of teachers or records.
     """
-    wanted = Forecast.teachers_wanted(spec)
+    wanted = teachers_wanted(spec)
     teachers = options.expected_teachers or (wanted or TEACHERS_EACH) * spec.wanted_parties
     each = -(-teachers // spec.wanted_parties)
     votes = each if spec.unit == "party" else 1
@@ -190,7 +190,7 @@ def check_database(folder: Path, ledger: str | None) -> Finding:
     place = place_of(folder, ledger)
     if not isinstance(place, InDatabase):
         return Finding.skipped("the ledger of this campaign is a file")
-    from aggregator_server.ledger.store.postgres.session import facts_of
+    from aggregator_server.ledger.store.session import facts_of
 
     facts = facts_of(place)
     if not facts.may_create and not stores.exists(place):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from aggregator_server.envelopes.out import in_words
-from aggregator_server.envelopes.store import FILE, Store
+from aggregator_server.exchange.envelope import in_words
 from aggregator_server.exchange.presence import here_in_words, noted
+from aggregator_server.exchange.store import FILE, Store
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import place
 from aggregator_server.ledger.store.place import place_of
@@ -41,13 +41,7 @@ _NOISE: Final = {"central": "server", "distributed": "parties"}
 def describe(folder: Path, database: str | None = None) -> dict[str, object]:
     """Return the status of the campaign in ``folder``, also while a server runs it.
 
-    Args:
-        folder: of the campaign.
-        database: address of its ledger's database, for a folder without an anchor.
-
-    Raises:
-        StateError: if there is none.
-        LedgerError: if its chain does not hold.
+    ``database`` is the address of its ledger's database, for a folder without an anchor.
     """
     state, _ = audit.read_campaign(place_of(folder, database))
     found, path = describe_state(state), folder / FILE
@@ -173,12 +167,7 @@ def _present_in_words(present: object) -> str:
 
 
 def label_set(folder: Path) -> LabelSet:
-    """Return the released labels of the campaign in ``folder`` with their privacy statement.
-
-    Raises:
-        StateError: if there is no campaign, or it has not ended.
-        LedgerError: if its chain does not hold.
-    """
+    """Return the released labels of the campaign in ``folder`` with their privacy statement."""
     state, _ = audit.read_campaign(place_of(folder))
     if state.phase != "finished":
         raise StateError(
@@ -228,17 +217,7 @@ def show_entries(held: Sequence[Mapping[str, object]]) -> None:
 
 
 def verify(folder: Path, head: str | None, database: str | None = None) -> dict[str, object]:
-    """Verify the ledger and return its summary.
-
-    Args:
-        folder: of the campaign.
-        head: ``number:digest`` that must be in the chain, or None.
-        database: as for :func:`describe`.
-
-    Raises:
-        LedgerError: if anything does not verify.
-        StateError: if there is no ledger.
-    """
+    """Verify the ledger, in which ``head`` must be if it is given, and return its summary."""
     known = Head.given(head)
     found = audit.verify(place_of(folder, database), known)
     stated = describe(folder, database)

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Final
 from pate.campaign.terms import votes_per_unit
 from pate.data.embeddings import encoder_in
 from pate.errors import StateError
-from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
+from pate.formats.privacy_statement import (
+    ObserverStatement,
+    PrivacyStatement,
+    adjacency_of,
+    noise_in_words,
+)
 from pate.mechanisms import rounds_cost, worst_cost
-from pate.planning.forecast import Expected, expected
+from pate.planning.forecast import Forecast, expected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,13 +24,8 @@ if TYPE_CHECKING:
     from pate.campaign.spec import CampaignSpec
 
 
-def expected_of(state: CampaignState, guess: Guess) -> Expected:
-    """Return what the campaign is expected to give: before the roster by a guess, then by its teachers.
-
-    Raises:
-        UsageError: for settings that make no sense together.
-        BudgetError: if no noise gives so small an epsilon.
-    """
+def expected_of(state: CampaignState, guess: Guess) -> Forecast:
+    """Return what the campaign is expected to give: before the roster by a guess, then by its teachers."""
     if not state.roster:
         return expected(state.spec, guess)
     return expected(
@@ -38,13 +38,7 @@ def expected_of(state: CampaignState, guess: Guess) -> Expected:
 
 
 def privacy_statement(state: CampaignState) -> PrivacyStatement:
-    """Return the campaign's guarantee, as of ``state``.
-
-    The epsilon is the same from the roster to the end: that of the cap.
-
-    Raises:
-        StateError: before the roster, which fixes mechanism and budget.
-    """
+    """Return the campaign's guarantee, from the roster to the end that of the cap."""
     if not state.roster:
         raise StateError("the campaign has no roster, so there is no privacy statement")
     spec = state.spec
@@ -107,12 +101,9 @@ _HOW: Final = {
 
 
 def server_epsilon(state: CampaignState) -> float | None:
-    """Return the epsilon of the noisy sums that the server sees, at the campaign's delta.
+    """Return the epsilon of the noisy sums that the server sees; None without a guarantee.
 
     For every query that was voted on, answered or not, it sees one noisy histogram.
-
-    Returns:
-        The epsilon, the same for all data; None without a guarantee.
     """
     if not state.spec.sums.distributed:
         return None
@@ -124,12 +115,7 @@ def server_epsilon(state: CampaignState) -> float | None:
 def _noise(state: CampaignState) -> str:
     if state.simulated:
         return "simulated: drawn from a seed, so that nothing is guaranteed"
-    if state.spec.sums.distributed:
-        return (
-            f"distributed: exact discrete noise, a share from each party, of which "
-            f"{state.spec.sums.honest} are counted"
-        )
-    return "central: exact discrete noise, drawn by the server"
+    return noise_in_words(state.spec.sums.honest if state.spec.sums.distributed else None)
 
 
 def _public(state: CampaignState, epsilon: float) -> ObserverStatement:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from benchmarks.data import Split, data_folder, joined
-from pate.data.files import idx
+from pate.data.files import images
 from pate.data.values import Dataset, Images, Inputs, Table, is_numeric
 from pate.errors import SchemaError
 
@@ -72,9 +72,9 @@ def _mnist(order: NDArray[np.int64], public: int, note: str) -> Split:
 def read_mnist(part: str) -> Dataset:
     """Return the images of ``train`` or ``t10k``."""
     path = data_folder() / "mnist" / "MNIST" / "raw" / f"{part}-images-idx3-ubyte.gz"
-    names = idx.read_idx_labels(idx.labels_beside(path))
+    names = images.read_idx_labels(images.labels_beside(path))
     labels = np.array([int(name) for name in names], dtype=np.int64)
-    return Dataset(Images(idx.read_idx_images(path)), labels, DIGITS)
+    return Dataset(Images(images.read_idx_images(path)), labels, DIGITS)
 
 
 def pneumonia() -> Split:

@@ -53,8 +53,8 @@ from pate.runtime.screen import Screen
 from pate.storage.hash_chain import Entry
 from pate.storage.table_cache import cached_table
 from pate.votes import Counts
-from simulation.campaign import run_campaign, wire_to
-from simulation.party import open_ensemble, open_voter
+from simulation.parties import open_ensemble, open_voter
+from simulation.simulate import carrier_to, run_campaign
 from student.lesson import Lesson, Student
 from student.session import lesson as lesson_of
 from student.session import teachers_of as teachers_in
@@ -156,11 +156,16 @@ def run(
     began, worked = time.monotonic(), time.process_time()
     with (
         Ledger.create(folder / LEDGER_FILE, spec) as ledger,
-        wire_to(cast("list[Voter]", voters)) as wire,  # it only calls ``handle``
+        carrier_to(cast("list[Voter]", voters)) as carrier,  # it only calls ``handle``
     ):
         predict = None if train is None else partial(_predict, ledger, public, train)
         run_campaign(
-            ledger, public, wire, screen=screen, await_predictions=predict, signing_key=signing_key
+            ledger,
+            public,
+            carrier,
+            screen=screen,
+            await_predictions=predict,
+            signing_key=signing_key,
         )
         state, counts, entries = ledger.state(), ledger.counts(), ledger.entries()
         told = {at: ledger.predictions(at) for at in range(2, state.round + 1)}

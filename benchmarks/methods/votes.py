@@ -1,8 +1,8 @@
 """This project: records vote, or teachers, and a student learns from what is released.
 
-A row of a campaign has its own options. In a comparison they follow from epsilon: of records' votes the
-default and dense votes, with one to three settings; of teachers two mechanisms, with numbers of teachers
-and noise from a search, and arrays, whose numbers follow from public ones by rule.
+A row of a campaign has its own options. In a comparison they follow from epsilon, and all numbers of the
+defaults from public ones by rule: records vote in rounds, teachers cast arrays; of images nearest votes and
+labels. Beside them are records in one release, of two codes, and teachers by labels, with a search.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ from pate.campaign.representatives import choose as choose_representatives
 from pate.campaign.settings import spec_of
 from pate.codes import DENSE, NEAREST, code_of
 from pate.data.values import Images, Inputs, Table, content_hash
-from pate.errors import BudgetError, UsageError
-from pate.planning.forecast import Forecast
+from pate.errors import BudgetError, DataError, UsageError
+from pate.planning.forecast import teachers_wanted
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
+from student.chances.evidence import ONLY_NOISE
 from student.lesson import Effort, Lesson, Student, learns_from_counts
 from student.training import train
 
@@ -63,7 +64,25 @@ _FEWEST_OF_TABLE: Final = 60
 #: Of Confident-GNMax: noise of the check relative to that of the label, and the threshold as a share of the
 #: teachers, as the project's defaults have them.
 _CHECK, _THRESHOLD = PAPERS["sigma1"] / PAPERS["sigma2"], PAPERS["threshold"]
+#: Settings of records' votes in one release.
+ONCE: Final[tuple[Setting, ...]] = (
+    {"code": NEAREST, "student": "auto"},
+    {"code": f"{DENSE}-128", "answer": "class", "student": "auto"},
+)
 _OPTIONS: Final = {one.name for one in fields(Options)}
+
+
+def methods(row: Row, work: Path, screen: Screen) -> list[Method]:
+    """Return all kinds of votes: the defaults, records in one release, teachers whose labels each cost."""
+    usual, asked = records(row, work, screen), teachers(row, work, screen)
+    return [
+        usual,
+        asked,
+        replace(usual, name="records-once", settings=lambda _: [*ONCE]),
+        replace(
+            asked, name="teachers-labels", settings=by_labels, widens={"teachers": 2, "noise": 2}
+        ),
+    ]
 
 
 def records(row: Row, work: Path, screen: Screen) -> Method:
@@ -105,25 +124,13 @@ def _homes(work: Path) -> Path:
 def teachers(row: Row, work: Path, screen: Screen) -> Method:
     """Return teachers' votes; teachers and votes are stored in the folder, and used again."""
 
-    def settings(problem: Problem) -> list[Setting]:
-        if own := _own(row):
-            return own
-        # Of images only the project's defaults, since each student there takes minutes.
-        if isinstance(problem.split.private.inputs, Images):
-            return product(aggregator=("confident-gnmax",))
-        numbers = [each for each in _TEACHERS if problem.units >= fewest(problem) * each]
-        by_label = product(
-            aggregator=("gnmax", "confident-gnmax"), teachers=tuple(numbers), noise=_NOISE
-        )
-        return [*by_label, {"aggregator": "gnmax", "release": ARRAYS}]
-
     def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
         private = problem.split.private
         own = [private.take(part) for part in problem.parts(seed)]
         reused, began, worked = False, time.monotonic(), time.process_time()
         if "release" in setting:  # answers to the whole public set at once, all numbers by rule
             options, place = options_of_arrays(problem, setting, needed(epsilon)), _homes(work)
-            number = Forecast.teachers_wanted(spec_of(options, problem.split.queries))
+            number = teachers_wanted(spec_of(options, problem.split.queries))
             sources: list[campaign.Source] = [
                 Averaged(each, number, shard_key(private_directory(campaign.home(place, at))))
                 for at, each in enumerate(own)
@@ -165,8 +172,8 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         return replace(made, run=replace(made.run, reused=reused))
 
     return Method(
-        name="teachers", settings=settings, fit=fit, delta=delta_of,
-        widens={} if row.options else {"teachers": 2, "noise": 2},
+        name="teachers", settings=lambda problem: _own(row) or of_teachers(problem), fit=fit,
+        delta=delta_of,
     )  # fmt: skip
 
 
@@ -174,6 +181,19 @@ def of_comparison(problem: Problem) -> list[Setting]:
     """Return the one setting of records' votes: nearest for images, rounds by rule for all else."""
     images = isinstance(problem.split.private.inputs, Images)
     return product(code=(NEAREST if images else DENSE,), student=("auto",))
+
+
+def of_teachers(problem: Problem) -> list[Setting]:
+    """Return the one setting of teachers: labels of images by default, else arrays, all numbers by rule."""
+    if isinstance(problem.split.private.inputs, Images):
+        return product(aggregator=("confident-gnmax",))
+    return product(aggregator=("gnmax",), release=(ARRAYS,))
+
+
+def by_labels(problem: Problem) -> list[Setting]:
+    """Return the settings that a search for teachers begins with, each answer of which costs."""
+    numbers = [each for each in _TEACHERS if problem.units >= fewest(problem) * each]
+    return product(aggregator=("gnmax", "confident-gnmax"), teachers=tuple(numbers), noise=_NOISE)
 
 
 def options_of_records(problem: Problem, setting: Setting, epsilon: float) -> Options:
@@ -208,9 +228,10 @@ def options_of_arrays(problem: Problem, setting: Setting, epsilon: float) -> Opt
         unit=problem.unit,
         release=str(setting["release"]),
         expected_records=problem.units,
-        min_parties=len(problem.parts(0)) - 1,
+        # Of many parties as many may fail as the server allows by default.
+        min_parties=None if problem.by_party else problem.parties - 1,
         colluders=0,
-        parties=str(len(problem.parts(0))),
+        parties=str(problem.parties),
         classes=",".join(problem.split.private.classes),
     )
 
@@ -294,9 +315,15 @@ def learnt(
     if problem.name == "svhn-votes":
         made = replace(made, validation=np.empty((0, 0)), test=np.empty((0, 0)))
     elif labels.rows or learns_from_counts(labels.noisy) or public.kind != "class":
-        student = _trainer(row, setting, seed, screen)(lesson(labels, problem.split.queries), 0)
-        said = [output(student, part) for part in (problem.validation, problem.split.test)]
-        made = Fitted(said[0], said[1], made.cost)
+        try:
+            student = _trainer(row, setting, seed, screen)(lesson(labels, problem.split.queries), 0)
+        except DataError as error:
+            if str(error) != ONLY_NOISE:
+                raise
+            screen.say(str(error))
+        else:
+            said = [output(student, part) for part in (problem.validation, problem.split.test)]
+            made = Fitted(said[0], said[1], made.cost)
     told = Run(
         seed=seed,
         counts=counts,

@@ -1,6 +1,6 @@
 """Photograph the server's page for the README: a real campaign, as it waits for the student.
 
-Run it as ``python docs/images/make.py``. It needs what ``requirements-dev.txt`` names, and Chromium. Four
+Run it as ``python docs/images/make.py``. It needs the extra ``dev``, and Chromium. Four
 hospitals with the example data train teachers and vote, in processes of their own. The picture is
 taken when the labels of the first round are out.
 """
@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.monitoring.token import kept_token
 from pate.data.files.pictures import opened
 from pate.errors import ProcessError
 from pate.runtime.child import free_port
-from pate.runtime.home import default_home
+from pate.runtime.home import PAGE_TOKEN, default_home, kept_token
 from pate.runtime.screen import Screen
 from simulation.datasets import deal, digits, write_split
 from simulation.demo import DELTA, HOSPITALS, PUBLIC, TEACHERS, TEST
@@ -61,7 +60,7 @@ def campaign(place: Path, screen: Screen) -> Iterator[str]:
                 "--teachers", TEACHERS,
             )  # fmt: skip
         programs.wait_for_port(page)
-        yield f"http://127.0.0.1:{page}/?token={kept_token(home)}"
+        yield f"http://127.0.0.1:{page}/?token={kept_token(home / PAGE_TOKEN)}"
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from party.cli.naming import checked_name, screen_of
 from party.options import AnswerOptions, EnvelopeOptions, OwnOptions, WatchOptions, name_of
 from pate.errors import DataError
 from pate.runtime.command import print_json
+from pate.runtime.forked import importing
 from pate.runtime.home import default_home, locked, private_directory
-from pate.runtime.imports import importing
 from pate.runtime.options import takes
 
 if TYPE_CHECKING:

@@ -79,8 +79,7 @@ def verify(
     Ends with an error if anything differs from the signed terms, from what this party answered, or
     from what the figures come to. What this party cannot tell is "unclear", and no error.
     """
-    from party.ledger.findings import agrees, unclear
-    from party.ledger.verify import verify_statement
+    from party.ledger.verify import agrees, unclear, verify_statement
     from pate.formats.privacy_statement import PrivacyStatement
 
     own = _ledger_of(the_home(home, name))
@@ -144,7 +143,7 @@ def _print(lines: list[str], indent: int = 0) -> None:
 
 def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]:
     from party.cli.synthesize import in_words as rows_in_words
-    from party.ledger.bounds import together
+    from party.ledger.accountant import together
 
     campaigns, rows = ledger.campaigns(), ledger.syntheses()
     yield f"{ledger.path}: the chain holds, head {ledger.head}"

@@ -13,9 +13,9 @@ from party.cli.naming import checked_name, screen_of
 from party.options import CheckOptions, StartOptions, name_of
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
+from pate.runtime.forked import importing
 from pate.runtime.help import Commands
 from pate.runtime.home import default_home, locked, private_directory
-from pate.runtime.imports import importing
 from pate.runtime.options import takes
 
 app = Commands(

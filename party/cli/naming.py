@@ -27,22 +27,14 @@ def screen_of(name: str) -> Screen:
 
 
 def home_of(home: Path | None, name: str | None) -> Path | None:
-    """Return the home that ``--home`` or ``--name`` states, whether it is there or not; None for neither.
-
-    Raises:
-        UsageError: for both, or an invalid name.
-    """
+    """Return the home that ``--home`` or ``--name`` states, whether it is there or not; None for neither."""
     if home is not None and name is not None:
         raise UsageError("--home and --name both say whose home is meant: give one of them")
     return home if name is None else default_home("party") / _valid(name)
 
 
 def the_home(home: Path | None, name: str | None, *, with_ledger: bool = True) -> Path:
-    """Return the home that was stated, or the only one in the state directory.
-
-    Raises:
-        UsageError: if there are several or none, or ``--name`` is of none of them; as :func:`home_of`.
-    """
+    """Return the home that was stated, or the only one in the state directory."""
     from party.ledger.ledger import LEDGER_FILE
 
     if home is not None and name is None:
@@ -70,12 +62,7 @@ def _valid(name: str) -> str:
 
 
 def checked_name(name: str, place: Path, *, asked: bool) -> str:
-    """Return the party's name: that of its enrolment, or else ``name``.
-
-    Raises:
-        UsageError: if the name is invalid, or differs from that of the enrolment.
-        StateError: if the enrolment in ``place`` is damaged.
-    """
+    """Return the party's name: that of its enrolment, or else ``name``."""
     from party.identity.enrolment import Enrolment
 
     with contextlib.ExitStack() as held:

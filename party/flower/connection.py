@@ -12,6 +12,7 @@ import math
 import random
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import httpx
@@ -24,9 +25,9 @@ from party.flower.internals import (
     PulledMessage,
     next_message,
 )
-from party.flower.supernode import Server, SuperNode, UntrustedServerError
+from party.flower.supernode import SuperNode, UntrustedServerError
 from pate.errors import RefusedError, UnreachableError, UsageError
-from pate.runtime.reminder import Reminder
+from pate.runtime.screen import Reminder
 from protos.flower.runtime import RuntimeClient
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from flwr.clientapp import ClientApp
 
+    from party.flower.supernode import Server
     from party.monitoring.status import State
 
 _log = logging.getLogger(__name__)
@@ -61,6 +63,21 @@ REFUSAL_PATIENCE_S: Final = 120.0
 _REFUSED_PAUSE_S: Final = 10.0
 
 
+@dataclass(frozen=True)
+class Timeouts:
+    """How long a party waits, in seconds.
+
+    Attributes:
+        refusal: after which a refusal by the server is final.
+        server: after which the party gives up on a server that does not answer; None: never.
+        absence: without an answer of the server, after which the operator is informed.
+    """
+
+    refusal: float = REFUSAL_PATIENCE_S
+    server: float | None = None
+    absence: float = _ABSENCE_S
+
+
 class Connection:
     """The connection of one party to one server, re-established whenever it ends.
 
@@ -70,15 +87,12 @@ class Connection:
 
     def __init__(
         self,
-        server: str,
+        server: Server,
         app: ClientApp,
         home: Path,
         *,
-        root_certificates: Path | None = None,
         node_key: Path | None = None,
-        refusal_patience: float = REFUSAL_PATIENCE_S,
-        max_wait: float | None = None,
-        absence: float = _ABSENCE_S,
+        timeouts: Timeouts | None = None,
         on_absence: Callable[[], None] = lambda: None,
         on_event: Callable[[str], None] = lambda _: None,
         on_state: Callable[[State], None] = lambda _: None,
@@ -86,41 +100,31 @@ class Connection:
         """Describe the connection; nothing is started yet.
 
         Args:
-            server: ``host:port`` of the server.
+            server: its address, and how it is trusted.
             app: computes the answers; see :func:`party.flower.client_app.make_client_app`.
             home: directory for the SuperNode's log and secret, of only this party.
-            root_certificates: certificates (PEM) that must have signed the server's. Without it, a
-                server on loopback is contacted in clear text, any other over TLS with the system's
-                certificates.
             node_key: file of the key that admits an enrolled party (OpenSSH format); used only over
                 TLS.
-            refusal_patience: seconds after which a refusal by the server is final.
-            max_wait: seconds after which the party gives up on a server that does not answer; None:
-                never.
-            absence: seconds without an answer of the server after which ``on_absence`` is called,
-                once per absence.
-            on_absence: called then, from the thread of :meth:`run`.
+            timeouts: how long the party waits for what; None: the defaults.
+            on_absence: called once per absence of the server, from the thread of :meth:`run`.
             on_event: called with one line for the operator on each change, from the thread of
                 :meth:`run`.
             on_state: called with the state of the connection, from that thread, too: connected once
                 the SuperNode answers, away while the server does not answer its health check.
 
         Raises:
-            UsageError: if the address is invalid, the certificates are missing, or a node key would
-                be used in clear text.
+            UsageError: if a node key would be used in clear text.
         """
-        self._server = Server(server, root_certificates)
-        if node_key is not None and self._server.in_clear:
+        if node_key is not None and server.in_clear:
             raise UsageError(
-                f"the connection to {server} would be in clear text: an enrolled party uses TLS"
+                f"the connection to {server.address} would be in clear text: an enrolled party uses TLS"
             )
+        self._server = server
         self._node_key = node_key
-        self._refusal_patience = refusal_patience
+        self._timeouts = timeouts or Timeouts()
         self._refused_since: float | None = None
         self._app = app
         self._home = home / "supernode"
-        self._max_wait = max_wait
-        self._absence = absence
         self._on_absence = on_absence
         self._is_told = False
         self._on_event = on_event
@@ -202,7 +206,7 @@ class Connection:
             return False
         self._refused_since = self._refused_since or began
         waited = time.monotonic() - self._refused_since
-        if waited >= self._refusal_patience:
+        if waited >= self._timeouts.refusal:
             raise RefusedError(
                 f"{self._server.address} has refused this party's key for {waited:.0f} s: it is "
                 "no longer enrolled there, or another pate-party uses its key. The coordinator "
@@ -232,9 +236,9 @@ class Connection:
 
     def _left(self) -> float:
         """Return how many more seconds to wait for a server that does not answer."""
-        if self._max_wait is None or self._unreachable_since is None:
+        if self._timeouts.server is None or self._unreachable_since is None:
             return math.inf
-        return max(0.0, self._unreachable_since + self._max_wait - time.monotonic())
+        return max(0.0, self._unreachable_since + self._timeouts.server - time.monotonic())
 
     def _look(self) -> str | None:
         """Return why the server does not answer, or None if it does.
@@ -250,12 +254,12 @@ class Connection:
             now = time.monotonic()
             self._unreachable_since = self._unreachable_since or now
             waited = now - self._unreachable_since
-            if self._max_wait is not None and waited >= self._max_wait:
+            if self._timeouts.server is not None and waited >= self._timeouts.server:
                 raise UnreachableError(
                     f"{error}; gave up after {waited:.0f} s. Check the address, and that the "
                     "server runs and can be reached from here"
                 ) from error
-            if waited >= self._absence and not self._is_told:
+            if waited >= self._timeouts.absence and not self._is_told:
                 self._is_told = True
                 self._on_absence()
             return str(error)

@@ -28,7 +28,7 @@ from party.identity.keys import SEALING_FILE, identity_key, sealing_key
 from pate.errors import PateError, RefusedError, StateError, UnreachableError, UsageError
 from pate.exact import parse, read, write
 from pate.formats.enrolment import ROUTE, Answer, Bundle, SealingKey, check_name
-from pate.masking.ahead.roster import sign_sealing
+from pate.masking.ahead.bundle import sign_sealing
 from pate.masking.keys import KeyPair
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, sync, write_file
@@ -51,33 +51,19 @@ WARN_BEFORE: Final = dt.timedelta(days=30)
 
 @dataclass(frozen=True)
 class Enrolment:
-    """The enrolment of a party.
+    """The enrolment of a party."""
 
-    Attributes:
-        name: of the party, chosen by the coordinator.
-        server: ``host:port``.
-        ca: certificate (PEM) of the authority that must have signed the server's.
-        node_key: key of its SuperNode, OpenSSH format.
-        campaign_key: Ed25519 public key (32 bytes) that signs the server's requests.
-        ends: when the authority expires.
-        pending: whether a newer one waits for confirmation by the server.
-    """
-
-    name: str
-    server: str
-    ca: Path
-    node_key: Path
-    campaign_key: bytes
+    name: str  # of the party, chosen by the coordinator
+    server: str  # ``host:port``
+    ca: Path  # certificate (PEM) of the authority that must have signed the server's
+    node_key: Path  # key of its SuperNode, OpenSSH format
+    campaign_key: bytes  # Ed25519 public key (32 bytes) that signs the server's requests
     ends: dt.datetime
-    pending: bool = False
+    pending: bool = False  # whether a newer one waits for confirmation by the server
 
     @classmethod
     def load(cls, home: Path) -> Self | None:
-        """Return the enrolment in a party's home, or None if it never enrolled.
-
-        Raises:
-            StateError: if it is damaged, or the first one was not completed.
-        """
+        """Return the enrolment in a party's home, or None if it never enrolled."""
         file = home / _FILE
         if not file.exists():
             if not (home / _PENDING).exists():
@@ -130,11 +116,7 @@ class Enrolment:
         return lines
 
     def require_valid(self, now: dt.datetime) -> None:
-        """Check that the server can still be trusted.
-
-        Raises:
-            StateError: if the authority has expired.
-        """
+        """Check that the server can still be trusted."""
         if now >= self.ends:
             raise StateError(
                 f"the authority of {self.server} expired on {self.ends:%Y-%m-%d}: {_REMEDY}"
@@ -148,45 +130,25 @@ _REMEDY: Final = "ask its coordinator for a new bundle, and `pate-party enroll` 
 
 @dataclass(frozen=True)
 class Enrolled:
-    """The result of answering a bundle.
+    """The result of answering a bundle."""
 
-    Attributes:
-        identity: the party's public identity key, 32 bytes.
-        answer: the file to give to the coordinator, or None: the server has the answer.
-        why: why it must be given, or an empty text.
-        waits: whether an earlier enrolment is used until the server confirms the answer.
-    """
-
-    identity: bytes
-    answer: Path | None
-    why: str
-    waits: bool = False
+    identity: bytes  # the party's public identity key, 32 bytes
+    answer: Path | None  # the file to give to the coordinator, or None: the server has the answer
+    why: str  # why it must be given, or an empty text
+    waits: bool = False  # whether an earlier enrolment is used until the server confirms the answer
 
 
 def enrol(
     bundle: Bundle,
-    home: Path,
+    home: Path,  # of the party, which no other process uses
     *,
-    file: Path,
+    file: Path,  # for the answer if it is not sent, or the server cannot be reached
     send: bool = True,
-    new_identity: bool = False,
+    new_identity: bool = False,  # whether to make a new identity key, though there is one
 ) -> Enrolled:
     """Make keys, answer ``bundle``, and store the enrolment; a repetition sends the same answer.
 
-    Args:
-        bundle: of the coordinator.
-        home: of the party, which no other process uses.
-        file: for the answer if it is not sent, or the server cannot be reached.
-        send: whether to send it.
-        new_identity: whether to make a new identity key, though there is one.
-
-    Raises:
-        RefusedError: if the server does not accept the answer; the earlier enrolment stays.
-        UntrustedServerError: if another server answers than that of the bundle.
-        UsageError: if the bundle's address is invalid, or a new identity is requested for a bundle
-            that was answered with the old one.
-        StateError: if the identity key, or the state of an earlier attempt, is damaged.
-        DiskError: if it cannot be written; the earlier state is unchanged.
+    If the server refuses the answer, or the disk is full, the earlier enrolment stays.
     """
     draft, is_first = _draft(bundle, home, new_identity)
     why = "as you asked"
@@ -208,28 +170,16 @@ def enrol(
 
 @dataclass(frozen=True)
 class _Named:
-    """The file that names an enrolment's folder; digests are SHA-256.
-
-    Attributes:
-        name: of the party.
-        server: its address.
-        folder: with the keys.
-        bundle: digest of the bundle that it answers.
-        ca: digest of the authority's certificate.
-        node_key: digest of the file of the node key.
-        identity: public key.
-        new_identity: whether the identity was made for it.
-        campaign_key: that signs the server's requests.
-    """
+    """The file that names an enrolment's folder; digests are SHA-256."""
 
     name: str
     server: str
     folder: str
-    bundle: bytes
-    ca: bytes
+    bundle: bytes  # digest of the bundle that it answers
+    ca: bytes  # digest of the authority's certificate
     node_key: bytes
     identity: bytes
-    new_identity: Literal["yes", "no"]
+    new_identity: Literal["yes", "no"]  # whether the identity was made for it
     campaign_key: bytes
 
     def to_json(self) -> bytes:
@@ -248,16 +198,10 @@ class _Named:
 
 @dataclass(frozen=True)
 class _Draft:
-    """Keys and answer on disk.
-
-    Attributes:
-        folder: where the keys are.
-        named: content of the file that names the folder.
-        answer: to the bundle.
-    """
+    """Keys and answer on disk."""
 
     folder: Path
-    named: _Named
+    named: _Named  # content of the file that names the folder
     answer: Answer
 
 
@@ -381,13 +325,7 @@ def _named(home: Path, file: str) -> str | None:
 
 
 def _send(server: Server, answer: Answer) -> str:
-    """Send an answer. Returns an empty text, or why its delivery is not confirmed.
-
-    Raises:
-        RefusedError: if the server did not accept it.
-        UntrustedServerError: if it is another server.
-        UsageError: if the environment names a proxy that cannot be used.
-    """
+    """Send an answer. Returns an empty text, or why its delivery is not confirmed."""
     try:
         with (
             server.client(_TIMEOUT_S) as client,
@@ -421,12 +359,7 @@ def _public(key: Ed25519PrivateKey) -> str:
 
 
 def read_bundle(path: Path, now: dt.datetime) -> Bundle:
-    """Read the coordinator's bundle.
-
-    Raises:
-        StateError: if it cannot be read, or its code has expired.
-        ProtocolError: if it is not a bundle.
-    """
+    """Read the coordinator's bundle."""
     try:
         bundle = Bundle.from_json(path.read_bytes())
     except OSError as error:

@@ -28,22 +28,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from party.ledger.synthesis import unit_of
 from pate.accounting.composition import Gate, Gdp, Pure, Zcdp
-from pate.accounting.filters import Delta, Spent, epsilon_of
+from pate.accounting.filters import RULES, Delta, Spent, epsilon_of
 from pate.campaign.choices import UNITS
 from pate.codes import NEAREST, adjacency_for, code_of
-from pate.errors import AccountingError, UsageError
-from pate.formats.privacy_statement import ADDED_OR_REMOVED, in_words, neighbours_of
+from pate.errors import AccountingError, LedgerError, ProtocolError, UsageError
+from pate.exact import fraction_from_text
+from pate.formats.privacy_statement import ADDED_OR_REMOVED, in_words, neighbours_of, rounded_up
+from pate.storage.ledger import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from party.ledger.synthesis import Synthesis
     from pate.accounting.composition import Composition
     from pate.campaign.offer import Offer
+    from pate.storage.hash_chain import Entry, Json
 
 _ZCDP: Final = Zcdp()
 _GDP: Final = Gdp()
@@ -52,13 +55,9 @@ _PURE: Final = Pure()
 
 @dataclass(frozen=True)
 class Totals:
-    """A party's answers to one campaign.
+    """A party's answers to one campaign: distinct queries, and ``asked``, summed over batches.
 
-    Attributes:
-        offer: its terms, as far as known.
-        queries: number of distinct queries answered.
-        asked: the same summed over batches: a query that is twice in the public set, or in two
-            batches, counts twice.
+    A query that is twice in the public set, or in two batches, counts twice in ``asked``.
     """
 
     offer: Offer
@@ -68,13 +67,9 @@ class Totals:
 
 @dataclass(frozen=True)
 class LedgerView:
-    """The ledger after a request is answered.
+    """The ledger after a request is answered: totals with its queries, and all releases of synthetic rows.
 
-    Attributes:
-        campaigns: totals of all campaigns, with the queries of the request.
-        of_request: id of its campaign, and its number of queries.
-        joined: whether the campaign was joined before.
-        syntheses: all releases of synthetic rows.
+    ``joined`` is whether its campaign was joined before.
     """
 
     campaigns: tuple[Totals, ...]
@@ -83,11 +78,7 @@ class LedgerView:
     syntheses: tuple[Synthesis, ...] = ()
 
     def of(self, campaign: str) -> Totals:
-        """Return the totals of a campaign.
-
-        Raises:
-            UsageError: if there are none.
-        """
+        """Return the totals of a campaign; UsageError if there are none."""
         for each in self.campaigns:
             if each.offer.campaign == campaign:
                 return each
@@ -98,13 +89,8 @@ class LedgerView:
 class Figure:
     """An (epsilon, delta) over campaigns and releases of synthetic rows.
 
-    Attributes:
-        epsilon: infinite if more may fail than ``for_failing``.
-        delta: of the whole.
-        for_failing: part of delta for campaigns and releases that may fail outright.
-        unit: of privacy.
-        observer: ``server`` if it holds even against the server, else ``public``.
-        neighbours: the adjacency, in words.
+    ``epsilon`` is infinite if more may fail than ``for_failing``, a part of delta. ``observer`` is
+    ``server`` if it holds even against the server, else ``public``.
     """
 
     epsilon: float
@@ -138,16 +124,7 @@ class Figure:
 def cumulative_epsilon(
     totals: Iterable[Totals], delta: Delta, syntheses: Iterable[Synthesis] = ()
 ) -> Figure:
-    """Return the epsilon of all answers and releases of synthetic rows together.
-
-    Args:
-        totals: one per campaign.
-        delta: failure probability of the whole, with its parts.
-        syntheses: releases of synthetic rows, with their reserved costs.
-
-    Raises:
-        AccountingError: for costs too large for a number.
-    """
+    """Return the epsilon of all answers, one total a campaign, and all releases of synthetic rows."""
     counted = [each for each in totals if each.asked]
     rows = [each for each in syntheses if not each.free]
     offers = [each.offer for each in counted]
@@ -200,15 +177,7 @@ def _is_removed(offer: Offer) -> bool:
 
 
 def cost_of(totals: Totals, composition: Composition) -> Fraction:
-    """Return an upper bound on the cost of the answers to one campaign.
-
-    Args:
-        totals: of the campaign.
-        composition: a currency in which its events have costs.
-
-    Raises:
-        AccountingError: if its terms are not known, or have no cost in the currency.
-    """
+    """Return an upper bound on the cost of the answers to one campaign; AccountingError if it has none."""
     offer = totals.offer
     if offer.mechanisms is None or offer.cap is None:
         raise AccountingError(f"the terms of campaign {offer.campaign[:8]} are not known")
@@ -267,3 +236,105 @@ def _of_campaign(totals: Totals, *, within: bool) -> Spent:
 
 def _of_rows(made: Synthesis) -> Spent:
     return Spent.concentrated(made.rho, pure=made.epsilon, failing=made.delta)
+
+
+# --- the bound of a home --------------------------------------------------------------------------
+# A privacy filter needs a bound that is fixed *in advance*. So the site's bound is written into its
+# ledger before anything leaves under it, and so is each change.
+# The joint guarantee of successive bounds: docs/proofs/composition.md, section 7.
+
+
+@dataclass(frozen=True)
+class Bound(Step["HasBounds"]):
+    """A site's bound on everything that leaves its home, and the entry that records it.
+
+    ``epsilon`` None is no bound; ``rules`` is the version of the list of filters.
+    """
+
+    kind = "bound"
+    epsilon: float | None
+    delta: Delta
+    rules: int = RULES
+
+    def __post_init__(self) -> None:
+        if self.epsilon is not None and not (
+            type(self.epsilon) is float and 0 < self.epsilon < math.inf
+        ):
+            raise ProtocolError(f"a bound must be a number above 0, got {self.epsilon!r:.40}")
+        if type(self.rules) is not int or self.rules < 1:
+            raise ProtocolError(f"unknown version {self.rules!r:.40} of the list of filters")
+
+    def body(self) -> dict[str, Json]:
+        """Return its form in the ledger; numbers are exact, as text."""
+        return {
+            "epsilon": None if self.epsilon is None else repr(self.epsilon),
+            "delta": repr(self.delta.whole),
+            "failing": str(self.delta.failing),
+            "rules": self.rules,
+        }
+
+    @classmethod
+    def of_body(cls, fields: Mapping[str, Any]) -> Bound:
+        """Return what :meth:`body` made."""
+        try:
+            made = cls(
+                epsilon=None if fields["epsilon"] is None else float(fields["epsilon"]),
+                delta=Delta(float(fields["delta"]), fraction_from_text(fields["failing"])),
+                rules=fields["rules"],
+            )
+        except (KeyError, TypeError, ValueError, AccountingError, ProtocolError) as error:
+            raise LedgerError(f"not a bound of the party's accountant: {error}") from error
+        if made.body() != dict(fields):
+            raise LedgerError("not a bound of the party's accountant: it has another text")
+        return made
+
+    def follow(self, state: HasBounds, at: Entry) -> HasBounds:
+        """Set a bound that was not in force."""
+        del at
+        if not state.bounds.differs(self):
+            raise LedgerError("a bound of the party's accountant that was already in force")
+        state.bounds.all = (*state.bounds.all, self)
+        return state
+
+    @property
+    def in_words(self) -> str:
+        """One line for people."""
+        if self.epsilon is None:
+            return "no bound"
+        failing = float(self.delta.for_failing)
+        return (
+            f"epsilon {self.epsilon:g} at delta {self.delta.whole:g}, of which {failing:g} is for "
+            "campaigns and releases that may fail outright"
+        )
+
+
+class Bounds:
+    """The bounds so far."""
+
+    def __init__(self) -> None:
+        self.all: tuple[Bound, ...] = ()
+
+    def differs(self, bound: Bound) -> bool:
+        """Return whether ``bound`` differs from the one in force."""
+        return bound != self.all[-1] if self.all else bound.epsilon is not None
+
+
+class HasBounds(Protocol):
+    """The part of a ledger's state that is about bounds."""
+
+    bounds: Bounds
+
+
+def together(bounds: Iterable[Bound]) -> str:
+    """Return the joint guarantee of successive bounds, in words.
+
+    The largest epsilon, at the sum of the deltas of those with different filters: only raising or
+    lowering a bound costs no further delta.
+    """
+    given = tuple(bounds)
+    largest = [each.epsilon for each in given]
+    finite = [each for each in largest if each is not None]
+    if not finite or len(finite) < len(largest):
+        return "nothing, as there was no bound at one time"
+    deltas = sum(Fraction(one.whole) for one, _ in {(each.delta, each.rules) for each in given})
+    return f"epsilon {rounded_up(max(finite))} at delta {float(deltas):g}"

@@ -23,15 +23,7 @@ _MOST_NUMBER: Final = 2**32
 
 @dataclass(frozen=True, slots=True)
 class ListedBundle:
-    """A bundle of this party that left.
-
-    Attributes:
-        roster: digest of the parties that it was made for, hex.
-        number: of the bundle, for that roster.
-        digest: of the bundle, hex.
-        round: digest of the round that it masks in, hex; empty before that.
-        at: when it was listed, UTC.
-    """
+    """A bundle of this party that left; ``round`` is the digest of the one it masks in, empty before that."""
 
     roster: str
     number: int

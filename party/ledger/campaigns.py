@@ -17,22 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from party.ledger.history import History
+    from party.ledger.sent_votes import How
     from party.ledger.series import UnitVotes
-    from party.ledger.unmaskings import How
     from pate.campaign.offer import Offer
 
 
 @dataclass(frozen=True)
 class BatchRecord:
-    """A batch that this party answered.
-
-    Attributes:
-        batch: its digest, hex.
-        queries: number of queries.
-        answered_at: times at which votes on it left, UTC.
-        survivors: with whom its sum was unmasked; None if it was not.
-        opened_at: time of the unmasking, UTC.
-    """
+    """A batch that this party answered, and with whom its sum was unmasked; None if it was not."""
 
     batch: str
     queries: int
@@ -43,16 +35,7 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True)
 class EndingRecord:
-    """The server's report of the end of a campaign.
-
-    Attributes:
-        queries_asked: queries put to the mechanism, each round counted separately.
-        labels_released: labels released by the server.
-        epsilon: of the cap.
-        delta: of that epsilon.
-        at: time of the report, UTC.
-        cause: why it ended before it asked for votes; empty otherwise.
-    """
+    """The server's report of the end of a campaign; ``cause`` is why it ended before it asked for votes."""
 
     queries_asked: int
     labels_released: int
@@ -64,15 +47,7 @@ class EndingRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """An envelope with our answers, as a file that left.
-
-    Attributes:
-        number: of the envelope that it answers, among those of the campaign for us.
-        answers: SHA-256 of that file, hex.
-        digest: SHA-256 of our file, hex.
-        size: of our file, in bytes.
-        at: when it was recorded, UTC: just before it appeared.
-    """
+    """An envelope with our answers, just before it appeared; ``answers`` is the digest of what it answers."""
 
     number: int
     answers: str
@@ -83,18 +58,10 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class CampaignRecord:
-    """A party's ledger's content about one campaign.
+    """The ledger's content about one campaign; ``offer.queries`` is meaningless here.
 
-    Attributes:
-        offer: the terms, as far as known; its ``queries`` are meaningless here.
-        joined_at: UTC.
-        last: number of the last entry about it.
-        queries: number of distinct queries answered.
-        batches: in the order of their first answers.
-        ending: None while it may continue.
-        view: of our data; see :func:`party.ledger.sent_votes.view_of`.
-        units: votes of units in it, if it is a campaign of a series.
-        files: envelopes that left, in order.
+    ``last`` is the number of its last entry, ``queries`` counts distinct ones, ``units`` is None
+    outside a series.
     """
 
     offer: Offer
@@ -128,23 +95,17 @@ class Campaign:
     """The state of a campaign for the rules.
 
     Attributes:
-        offer: the terms, as far as known.
-        joined_at: UTC.
         last: number of the last entry about it.
-        batches: by their digests, in the order of their first answers.
         digests: of all queries of a batch, by batch.
         answers: number of the entry that is the first answer to a batch, and that batch.
         votes: digest of the tags of a batch's votes, by batch.
         hows: whose votes are in the sum of an unmasked batch, by batch.
-        queries: number of distinct queries answered.
-        rounds: where records vote in rounds, that of each batch.
         source: digest of the data and settings behind its votes; empty before the first.
         matrix: digest of what determines records' votes; see
             :func:`party.ledger.sent_votes.matrix_of`.
         view: of our data; see :func:`party.ledger.sent_votes.view_of`.
         units: that voted in it; None outside a series, and before its first answer.
         forgotten: whether entries of this ledger may have been lost since it voted.
-        ending: None while it may continue.
         endings: how many were recorded; a campaign that is resumed has another one.
         files: envelopes that left, by the digest of the file that each answers, hex.
     """

@@ -1,6 +1,6 @@
 """The kinds of entries of a party's ledger about campaigns, each with its rule; and all its rules.
 
-None contains a vote. Other kinds: :mod:`party.ledger.bounds`, :mod:`party.ledger.bundles` and
+None contains a vote. Other kinds: :mod:`party.ledger.accountant`, :mod:`party.ledger.bundles` and
 :mod:`party.ledger.synthesis`.
 """
 
@@ -10,15 +10,19 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.bounds import Bound
+from party.ledger.accountant import Bound
 from party.ledger.bundles import BundlesMade, BundleUsed
 from party.ledger.campaigns import BatchRecord, Campaign, EndingRecord, FileRecord
 from party.ledger.sent_votes import (
     Given,
+    How,
+    check_exact,
     check_matrices,
     check_sources,
+    check_unmasking,
     check_views,
     check_votes,
+    exact_records,
     matrix_of,
     other_votes,
     queries_digest,
@@ -26,7 +30,6 @@ from party.ledger.sent_votes import (
 )
 from party.ledger.series import UnitVotes, check_series
 from party.ledger.synthesis import Spent, Synthesis
-from party.ledger.unmaskings import How, check_exact, check_unmasking, exact_records
 from pate.campaign.choices import EARLY_ENDS
 from pate.campaign.offer import Offer  # noqa: TC001 — its reader looks it up
 from pate.errors import LedgerError, ProtocolError, RefusedError
@@ -69,18 +72,12 @@ class Answered(Step["LedgerState"]):
     """Votes on a batch that are about to leave.
 
     Attributes:
-        campaign: id, hex.
-        batch: its digest, hex.
-        queries: number of them.
         queries_digest: of their hashes, hex.
         source: digest of the data and settings that determine our votes, hex.
         votes: digest of the tags of the votes, hex.
         view: of our data; see :func:`party.ledger.sent_votes.view_of`.
         allow_other: whether queries are answered that another campaign had other votes on.
-        again: whether the batch was answered before.
-        series: the units that vote; None outside a series.
         round: in which records vote, from 1; 0 where they do not vote in rounds.
-        hashes: of the queries, in order.
         tags: of the votes on them; empty in an entry that is read and is not the first answer.
         units: hashes of the units that vote, ascending; likewise.
     """
@@ -187,14 +184,7 @@ class Answered(Step["LedgerState"]):
         return Given(offer, self.source, matrix, self.view, self.series, self.round)
 
     def check(self, state: LedgerState, given: Given, seq: int, *, allow_other: bool) -> None:
-        """Check that votes may leave, given all earlier votes; see :mod:`party.ledger.sent_votes`.
-
-        Args:
-            state: before it.
-            given: the votes; without tags they are not known yet.
-            seq: number of its entry.
-            allow_other: whether to answer queries that another campaign had other votes on.
-        """
+        """Check that votes may leave, given all earlier votes; without tags they are not known yet."""
         name, batch = given.offer.campaign, self.batch
         current = state.campaign(name)
         history = state.history.of(current.first_answer(batch) or seq)

@@ -27,12 +27,9 @@ _LAST: Final = 2**62
 
 
 class History:
-    """Earlier entries of a ledger's file.
+    """Earlier entries of a ledger's file; without ``reading``, which opens it, an empty history.
 
-    Args:
-        reading: provides a connection for one query. None: an empty history.
-        shared: while a ledger is read, the answers with a query that is in it more than once; None: not
-            known.
+    While a ledger is read ``shared`` has the answers with a query that is in it more than once.
     """
 
     def __init__(

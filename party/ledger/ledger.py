@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final
 from party.ledger.accountant import Figure, LedgerView, Totals, cumulative_epsilon
 from party.ledger.bundles import BundlesMade, BundleUsed
 from party.ledger.entries import RULES, Answered, Described, Ended, Lost, Sent, Unmasked
-from party.ledger.file import LedgerFile
-from party.ledger.head_file import HeadFile
+from party.ledger.file import HeadFile, LedgerFile
 from party.ledger.synthesis import Spent
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.storage.ledger import Log
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from party.ledger.bounds import Bound
+    from party.ledger.accountant import Bound
     from party.ledger.bundles import ListedBundle
     from party.ledger.campaigns import CampaignRecord
     from party.ledger.sent_votes import Answer
@@ -55,23 +54,14 @@ def _utc() -> datetime:
 
 
 class PartyLedger:
-    """The ledger of one party's home.
+    """The ledger of one party's home; opening reads and verifies the whole chain.
 
-    Opening reads and verifies the whole chain. A method that records raises a RefusedError or a
-    ProtocolError if the rules do not admit the entry, and a DiskError if it cannot be made durable: then
-    nothing may leave. ``allow_other`` is the policy's ``repeat_queries``: whether to answer queries that
-    *another* campaign had other votes on, or unmasked with other survivors.
-
-    Args:
-        path: the file; created if absent.
-        now: the clock that dates entries; informative only.
-        read_only: open for reading, also while a party runs.
-
-    Raises:
-        LedgerError: if the file is damaged, its chain does not verify, or it is missing or older
-            than the noted head.
-        StateError: if it is absent and ``read_only``.
-        DiskError: if it cannot be made or read.
+    A method that records raises a RefusedError or a ProtocolError if the rules do not admit the
+    entry, and a DiskError if it cannot be made durable: then nothing may leave. ``allow_other`` is
+    the policy's ``repeat_queries``: whether to answer queries that *another* campaign had other
+    votes on, or unmasked with other survivors. A ledger that is damaged, missing or older than the
+    noted head is a LedgerError. ``now``, which dates entries, is only informative. ``read_only``
+    opens it also while a party runs.
     """
 
     def __init__(
@@ -146,10 +136,7 @@ class PartyLedger:
         *,
         allow_other: bool = False,
     ) -> None:
-        """Check the rules of :meth:`answer` without recording; the campaign was joined.
-
-        Arguments are the same; without tags the votes are not known yet.
-        """
+        """Check the rules of :meth:`answer` without recording; without tags votes are not known yet."""
         if answer.tags:
             _require_one_each(answer.tags, answer.hashes)
         with self._turn:

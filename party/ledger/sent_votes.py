@@ -1,10 +1,10 @@
 """Comparison of this party's votes with all votes that ever left, before they leave.
 
-Masks hide the votes in one sum; the difference of two sums in
-which only one party's votes changed reveals that change, and the other parties unmask each without
-noticing. So everything that only this party knows is compared here with what it *sent*, unmasked or
-not; the survivors of a sum, which all know, are compared when it is unmasked
-(:mod:`party.ledger.unmaskings`).
+Masks hide the votes in one sum; the difference of two sums in which only one party's votes changed reveals
+that change, and the other parties unmask each without noticing. So everything that only this party knows is
+compared here with what it *sent*, unmasked or not. The survivors of a sum, which all know, are compared when
+it is unmasked (:func:`check_unmasking`): the difference of two sums over the same queries reveals the votes
+of parties in only one of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.unmaskings import exact_records
 from pate.codes import NEAREST, code_of
 from pate.errors import ProtocolError, RefusedError
 
@@ -39,11 +38,10 @@ class Answer:
     """Description of votes on a batch that may leave, without the votes themselves.
 
     Attributes:
-        batch: (32,) bytes, its digest.
-        hashes: (queries,), 32 bytes each, in order, of the queries as our teachers see them.
-            source: (32,) bytes, digest of the data and settings that determine our votes.
+        hashes: 32 bytes each, in order, of the queries as our teachers see them.
+        source: (32,) bytes, digest of the data and settings that determine our votes.
         view: of our data; see :func:`view_of`.
-        tags: (queries,), 16 bytes each, of the votes, see :func:`tags_of`; empty until they are known.
+        tags: 16 bytes each, of the votes, see :func:`tags_of`; empty until they are known.
         units: hashes of the units that vote, ascending; None outside a series. See
             :mod:`party.ledger.series`.
         known_by: digest of what these hashes depend on besides the units, hex.
@@ -65,7 +63,6 @@ class Given:
     """Votes that this party sent, or is about to send.
 
     Attributes:
-        offer: terms of their campaign.
         source: digest of the data and settings behind them, hex.
         matrix: for records' votes, digest of what determines them besides the records; for teachers'
             votes in one release, likewise; else empty.
@@ -111,10 +108,6 @@ def matrix_of(offer: Offer, batch: str) -> str:
     on the code; the number of votes per patient and the clipping depend on the terms. For teachers that
     vote for a class it is empty: their votes on a query depend on nothing else. For several labels
     they depend on how many of them count, and in one release for a class on all queries, too.
-
-    Args:
-        offer: terms of the campaign.
-        batch: digest of its queries, hex.
     """
     if not offer.one_release:
         return ""
@@ -146,9 +139,6 @@ def view_of(schema: str) -> str:
     and the same elsewhere. For images it is the window: another one changes our images if they are
     deep or in an archive, and not those of parties with files of 8 bits. Images of another size are
     other queries at every party.
-
-    Args:
-        schema: the schema line with which the data were read for a campaign.
     """
     kind, window, ends = schema.partition(" window ")
     if kind.startswith(_IMAGES):
@@ -159,19 +149,10 @@ def view_of(schema: str) -> str:
 def tags_of(
     key: bytes, hashes: Sequence[bytes], classes: Sequence[str], votes: Counts
 ) -> tuple[bytes, ...]:
-    """Return a keyed hash of the votes on each query, by which a ledger recognises them.
+    """Return a keyed hash, 16 bytes, of the votes on each query, by which a ledger recognises them.
 
     Without the key it reveals neither the votes, nor on which queries they are equal. It depends
     neither on the order of the classes nor on classes without votes.
-
-    Args:
-        key: secret of the party.
-        hashes: (queries,), 32 bytes each, of the queries as the teachers see them.
-        classes: names of the m columns.
-        votes: (queries, m) int64.
-
-    Returns:
-        (queries,), 16 bytes each.
     """
     order = sorted(range(len(classes)), key=lambda at: classes[at])
     made = []
@@ -183,11 +164,7 @@ def tags_of(
 
 
 def queries_digest(hashes: Sequence[bytes]) -> str:
-    """Return the digest by which an entry commits to its queries, hex.
-
-    Raises:
-        ProtocolError: if they are not one or more hashes of 32 bytes.
-    """
+    """Return the digest by which an entry commits to its queries, hex."""
     if not 0 < len(hashes) <= _MOST_QUERIES:
         raise ProtocolError(f"a batch of {len(hashes)} queries")
     if any(len(each) != HASH_BYTES for each in hashes):
@@ -196,11 +173,7 @@ def queries_digest(hashes: Sequence[bytes]) -> str:
 
 
 def tags_digest(tags: Sequence[bytes]) -> str:
-    """Return the digest by which an entry commits to the tags of its votes, hex.
-
-    Raises:
-        ProtocolError: if one is not 16 bytes.
-    """
+    """Return the digest by which an entry commits to the tags of its votes, hex."""
     if any(len(each) != TAG_BYTES for each in tags):
         raise ProtocolError(f"the tag of a vote is {TAG_BYTES} bytes")
     return hashlib.sha256(b"pate party votes v1\0" + b"".join(tags)).hexdigest()
@@ -209,12 +182,9 @@ def tags_digest(tags: Sequence[bytes]) -> str:
 def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
     """Check that campaigns with a query in common with a new answer had votes of the same data.
 
-    Exact sums of teachers' votes for several labels also had the same number of labels: votes of another
+    Otherwise the difference of two sums with the same other parties would reveal the change. Exact
+    sums of teachers' votes for several labels also had the same number of labels: votes of another
     number have other tags, so a change of them could not be seen.
-
-    Raises:
-        RefusedError: otherwise: the difference of two sums with the same other parties would reveal
-            the change.
     """
     for each in sharing:
         same_kind = each.offer.records_vote == mine.offer.records_vote
@@ -243,10 +213,6 @@ def check_views(mine: Given, others: Iterable[Given]) -> None:
     here, while at the other parties it may stay the same. And the server chooses the window: one
     that makes all deep images black removes the information of the only party with such images,
     while the others' queries need differ in only a pixel.
-
-    Raises:
-        RefusedError: if votes for an exact sum came from teachers that saw other columns, or images
-            through another window.
     """
     if not (mine.offer.sums.exact and mine.view):
         return
@@ -269,9 +235,6 @@ def check_matrices(mine: Given, others: Iterable[Given]) -> None:
     Each record is in each of them once. Sums over changed data reveal the change; and because a
     party's counts are clipped, sums over other queries, or with another clipping, reveal how the
     counts are distributed over the parties.
-
-    Raises:
-        RefusedError: if one of them has another matrix, or other data.
     """
     if not (mine.masked and exact_records(mine.offer)):
         return
@@ -297,16 +260,7 @@ def check_matrices(mine: Given, others: Iterable[Given]) -> None:
 
 
 def check_votes(mine: Given, batch: str, clashing: Iterable[Given]) -> None:
-    """Check votes against earlier ones on the same queries.
-
-    Args:
-        mine: the votes about to leave.
-        batch: digest of its queries, hex.
-        clashing: earlier answers with other votes on one of these queries.
-
-    Raises:
-        RefusedError: if the same teachers, or records, should have voted the same.
-    """
+    """Check votes against ``clashing`` earlier answers, which have other votes on one of these queries."""
     for each in clashing:
         same = each.offer.campaign == mine.offer.campaign
         if mine.of_other_units(each):
@@ -324,3 +278,91 @@ def other_votes(batch: str, campaign: str = "") -> RefusedError:
         "may vote differently with another PyTorch, device or number of threads"
         + ("; repeat_queries = 'allow' would permit it" if campaign else "")
     )
+
+
+# --- sums that were unmasked, and with whom -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """Whose votes are in an unmasked sum: two sums that differ in it reveal votes.
+
+    ``survivors`` covers identity keys, since a name may be another party elsewhere.
+    """
+
+    survivors: bytes
+    source: str
+
+    @classmethod
+    def of(cls, survivors: Sequence[str], offer: Offer, source: str) -> How:
+        """Return whose votes are in a sum of a campaign."""
+        keys = dict(zip(offer.roster or (), offer.identities or (), strict=False))
+        text = json.dumps([[name, keys.get(name, "")] for name in survivors])
+        return cls(hashlib.sha256(text.encode()).digest(), source)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A sum that was unmasked before."""
+
+    offer: Offer
+    batch: str
+    how: How
+
+
+def check_unmasking(
+    offer: Offer, batch: str, how: How, earlier: Iterable[Earlier], *, allow_other: bool
+) -> None:
+    """Check that a batch may be unmasked, given earlier sums with at least one of its queries.
+
+    The difference of its sum and an earlier one may reveal no votes. ``allow_other``: whether
+    another campaign may have unmasked them with other parties or data.
+    """
+    for each in earlier:
+        # The difference between votes of teachers and of records reveals no votes.
+        if each.offer.records_vote == offer.records_vote:
+            if offer.sums.distributed and offer.continues(each.offer):
+                continue  # noisy sums of a series, in which no unit votes twice
+            same = each.offer.campaign == offer.campaign
+            _check_query(offer, batch, how, each, allow=allow_other and not same)
+
+
+def check_exact(offer: Offer, how: How, others: Iterable[tuple[Offer, How]]) -> None:
+    """Check that exact sums of records' votes all have the same parties and data.
+
+    Whatever the queries, each record is in the sum once: the difference of two sums, added up over
+    the queries, is the number of records of each class in only one of them.
+    """
+    if not exact_records(offer):
+        return
+    for theirs, opened in others:
+        if theirs.campaign != offer.campaign and exact_records(theirs) and opened != how:
+            raise RefusedError(
+                f"exact sums of records' votes were unmasked in campaign {theirs.campaign[:8]} "
+                "with other parties or other data of ours: the difference of two sums would "
+                "reveal how many records of each class one of them has; noise by the parties "
+                "(--noise distributed), or repeat_queries = 'allow', would permit it"
+            )
+
+
+def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow: bool) -> None:
+    same = earlier.offer.campaign == offer.campaign
+    if earlier.how != how and not allow:
+        others = "other parties" if earlier.how.survivors != how.survivors else "other data of ours"
+        where = "in another batch" if same else f"in campaign {earlier.offer.campaign[:8]}"
+        raise RefusedError(
+            f"a query of batch {batch[:8]} was unmasked before, {where}, with {others}: the "
+            "difference of two sums would reveal votes"
+            + ("" if same else "; repeat_queries = 'allow' would permit it")
+        )
+    if same and earlier.batch != batch and offer.sums.distributed:
+        raise RefusedError(
+            f"a query of batch {batch[:8]} was unmasked in batch {earlier.batch[:8]} before: "
+            "two noisy sums of the same votes are less private than one; if the public set has "
+            "duplicate inputs, remove them"
+        )
+
+
+def exact_records(offer: Offer) -> bool:
+    """Return whether the sums of a campaign are records' votes without noise."""
+    return offer.records_vote and not offer.sums.distributed

@@ -39,16 +39,10 @@ _KEEPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class UnitVotes:
-    """The units that vote in an answer, as its entry has them.
+    """The units that vote in an answer, as its entry has them: how many, and a digest of their hashes.
 
-    Attributes:
-        known_by: digest, hex, of what their hashes depend on besides the units; see
-            :class:`~party.voting.series.SeriesVoters`.
-        number: of their hashes.
-        digest: of their hashes, hex.
-
-    Raises:
-        ProtocolError: for impossible values.
+    ``known_by``: what these depend on besides the units; see
+    :class:`~party.voting.series.SeriesVoters`.
     """
 
     known_by: str
@@ -79,11 +73,7 @@ def check_series(
     before: UnitVotes | None,
     others: Iterable[tuple[Offer, UnitVotes | None, bool]],
 ) -> None:
-    """Check an answer against the other campaigns of its series.
-
-    That none of its votes was cast in one of them is checked by
-    :meth:`~party.ledger.state.LedgerState.voted`.
-    """
+    """Check an answer against the other campaigns of its series; for its votes see ``LedgerState.voted``."""
     if (offer.series is None) != (units is None):
         raise ProtocolError("the units that vote are stated in a series, and only there")
     if units is None:

@@ -12,15 +12,15 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from party.ledger.accountant import LedgerView, Totals
-from party.ledger.bounds import Bounds
+from party.ledger.accountant import Bounds, LedgerView, Totals
 from party.ledger.bundles import Listing
 from party.ledger.history import History
 from party.ledger.sent_votes import (
+    Earlier,
+    How,
     queries_digest,
 )
 from party.ledger.synthesis import Syntheses
-from party.ledger.unmaskings import Earlier, How
 from pate.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -31,13 +31,7 @@ if TYPE_CHECKING:
 
 
 class LedgerState:
-    """The ledger as of one entry.
-
-    Attributes:
-        history: earlier entries, queried from the file.
-        joined: campaigns by id, in the order of joining.
-        rows: how many rows of other tables the entries commit to, by table.
-    """
+    """The ledger as of one entry; ``rows`` counts those of other tables that entries commit to."""
 
     def __init__(self, history: History | None = None) -> None:
         self.history = history or History()

@@ -36,15 +36,9 @@ class Synthesis(Step["HasSyntheses"]):
     """One release of synthetic rows, fixed before the data are read, and the entry that reserves it.
 
     Attributes:
-        id: 16 random bytes, hex.
         unit: of privacy: ``record``, or ``patient`` if no patient has two rows.
-        method: the generator.
         release: ``seedless``, or ``seeded`` (from single records).
-        rows: largest number of rows.
-        schema: digest of the public schema, hex.
         data: keyed digest of the data, hex; only this home can identify them.
-        epsilon: pure epsilon; None if it has none.
-        rho: of zCDP.
         delta: of ``delta``-approximate ``rho``-zCDP.
         parent: id of the release whose model made these rows; None if a new one was fitted.
         model: digest of that model's file, hex; None if a new one was fitted.
@@ -141,13 +135,7 @@ class Synthesis(Step["HasSyntheses"]):
 
 @dataclass(frozen=True)
 class Spent(Step["HasSyntheses"]):
-    """The rows of a release are in their file.
-
-    Attributes:
-        id: of the release.
-        model: digest of its model's file, hex; None if that was not stored.
-        output: digest of the file of rows, hex.
-    """
+    """The rows of a release are in their file; ``model`` is None if its model was not stored."""
 
     kind = "synthesis-spent"
     id: str
@@ -175,16 +163,7 @@ class Spent(Step["HasSyntheses"]):
 
 @dataclass(frozen=True)
 class SynthesisRecord:
-    """A release and its state.
-
-    Attributes:
-        synthesis: as it was reserved.
-        reserved_at: UTC.
-        spent_at: when its file was complete, UTC; None if that is not known. It counts in either
-            case.
-        model: digest of its model's file, hex, if that was stored.
-        output: digest of the file of rows, hex.
-    """
+    """A release and its state; it counts also if it is not known when its file was complete."""
 
     synthesis: Synthesis
     reserved_at: str

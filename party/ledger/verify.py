@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from party.ledger.findings import Check, Finding, compared, same, shown
 from pate.accounting.composition import (
     Composition,
     Gate,
@@ -33,9 +33,11 @@ from pate.formats.privacy_statement import (
     PrivacyStatement,
     adjacency_of,
     neighbours_of,
+    noise_in_words,
     rounded_up,
 )
 from pate.mechanisms import rounds_cost, worst_cost
+from pate.printable import printable
 from pate.storage.hash_chain import Head
 
 if TYPE_CHECKING:
@@ -52,19 +54,13 @@ _TEXTS: Final = ("unit", "aggregation", "noise", "composition", "cap", "realised
 _NUMBERS: Final = ("teachers", "queries_asked", "labels_released")
 _LARGEST: Final = 2**63
 #: Checks a statement against the record of its campaign.
-_Rule: TypeAlias = Callable[[PrivacyStatement, "CampaignRecord"], Iterator[Check]]
+_Rule: TypeAlias = Callable[[PrivacyStatement, "CampaignRecord"], Iterator["Check"]]
 
 
 def verify_statement(
     statement: PrivacyStatement, record: CampaignRecord | None
 ) -> tuple[Check, ...]:
-    """Return the checks and their findings.
-
-    Args:
-        statement: as published.
-        record: of its campaign, from :meth:`~party.ledger.ledger.PartyLedger.find`; None if this party
-            never joined it.
-    """
+    """Return the checks of a published statement; without a record its campaign was never joined."""
     if record is None:
         return (
             Check(
@@ -127,7 +123,7 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     if mode != offer.sums.noise:
         yield same("noise", said.noise, f"{offer.sums.noise}: …")
     elif offer.settled:
-        yield same("noise", said.noise, _noise_text(offer))
+        yield same("noise", said.noise, _noise_in_words(offer))
     if not offer.settled:
         # As after missing the roster: there is nothing to compare with.
         yield Check(
@@ -199,8 +195,8 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
 def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
     """Return the least possible charge for the answers of a statement, in the terms' composition.
 
-    Every query costs the first event of some mechanism, and a label all events, unless it may be the
-    student's own prediction: that costs only the first event.
+    A label costs all events of a query, but only the first if it may be the student's own
+    prediction.
     """
     asked, labels = max(said.queries_asked, 0), max(said.labels_released, 0)
     if offer.composition is None or not offer.mechanisms:
@@ -340,17 +336,12 @@ def _head(said: PrivacyStatement, _ours: CampaignRecord) -> Iterator[Check]:
 _RULES: Final[tuple[_Rule, ...]] = (_terms, _figures, _counts, _observers, _head)
 
 
-def _noise_text(offer: Offer) -> str:
-    """Return the exact text that a server of these terms writes about its noise.
-
-    The server's code has the same text; a test compares the two.
-    """
+def _noise_in_words(offer: Offer) -> str:
     if not offer.sums.distributed:
-        return "central: exact discrete noise, drawn by the server"
+        return noise_in_words(None)
     events = [event for each in offer.mechanisms or () for event in each.worst]
     shared = (each for each in events if isinstance(each, NoisyCounts | GeometricHistogram))
-    counted = min((each.honest for each in shared), default=0)
-    return f"distributed: exact discrete noise, a share from each party, of which {counted} are counted"
+    return noise_in_words(min((each.honest for each in shared), default=0))
 
 
 def _without_gate(
@@ -363,11 +354,7 @@ def _without_gate(
 
 
 def _composition(said: PrivacyStatement) -> Composition:
-    """Return the composition that a statement names.
-
-    Raises:
-        PateError: if there is none of that name, or its gate is invalid.
-    """
+    """Return the composition that a statement names."""
     _, gate = _without_gate(said)
     if said.composition != Gate.name or gate is None:
         return composition_named(said.composition)
@@ -399,3 +386,65 @@ def _epsilon_in_words(epsilon: float | None) -> str:
 def _promise_in_words(promise: tuple[float | None, float | None]) -> str:
     epsilon, delta = promise
     return _epsilon_in_words(epsilon) + ("" if delta is None else f" at delta {delta:g}")
+
+
+# --- findings -------------------------------------------------------------------------------------
+
+
+#: ``unclear``: the ledger cannot decide it.
+Finding = Literal["ok", "differs", "unclear"]
+
+#: Longest valid text.
+_LONGEST_SHOWN: Final = 600
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of a statement: ``ok``, ``differs`` or ``unclear``, with both values or the reason."""
+
+    name: str
+    finding: Finding
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.finding:<8} {self.name}: {self.detail}"
+
+
+def agrees(checks: tuple[Check, ...]) -> bool:
+    """Return whether nothing differs."""
+    return all(each.finding != "differs" for each in checks)
+
+
+def unclear(checks: tuple[Check, ...]) -> list[str]:
+    """Return the names of the checks that this party's ledger cannot decide."""
+    return [each.name for each in checks if each.finding == "unclear"]
+
+
+def same(name: str, said: Any, ours: Any, words: Callable[[Any], str] | None = None) -> Check:
+    """Return whether a statement's value is that of our ledger; ``words`` formats one for people."""
+    if words is None or (said != ours and words(said) == words(ours)):
+        words = shown
+    return Check(
+        name,
+        "ok" if said == ours else "differs",
+        words(said)
+        if said == ours
+        else f"the statement has {words(said)}, our ledger {words(ours)}",
+    )
+
+
+def compared(name: str, holds: bool, said: object, ours: object, words: str = "") -> Check:
+    """Return whether a statement's value may be so by our ledger; ``words`` say it if it holds."""
+    if holds:
+        return Check(name, "ok", words or shown(said))
+    return Check(name, "differs", f"the statement has {shown(said)}, our ledger {shown(ours)}")
+
+
+def shown(value: object) -> str:
+    """Return a value as part of one line, without control characters and not too long."""
+    if isinstance(value, Fraction):
+        return f"{value} (about {float(value):.6g})"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    text = str(value)
+    return printable(text, _LONGEST_SHOWN)

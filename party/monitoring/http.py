@@ -37,15 +37,7 @@ _JSON: Final = "application/json"
 def watched(status: Status, home: Path, host: str, port: int) -> Iterator[str]:
     """Serve on ``host`` and ``port`` (0: any free one) while the block runs; yields the address.
 
-    Args:
-        status: of the party's run.
-        home: the party's state directory.
-        host: address of this machine; anyone who can reach it may read everything here.
-        port: TCP port.
-
-    Raises:
-        PortInUseError: if it is in use.
-        UsageError: if the address is not one of this machine.
+    ``host``: address of this machine; anyone who can reach it may read everything here.
     """
     # Imported here, so that the first scrape does not import it while the party works.
     import party.monitoring.metrics  # noqa: F401

@@ -24,15 +24,7 @@ _DEVICES: Final = Path("/dev")
 
 
 def render(standing: Standing, home: Path) -> bytes:
-    """Return the metrics of a party.
-
-    Args:
-        standing: of its run.
-        home: its state directory.
-
-    Raises:
-        PateError: if its ledger cannot be read.
-    """
+    """Return the metrics of a party."""
     return exposition("pate-party", home, [*_of_run(standing), *_of_ledger(standing)])
 
 

@@ -22,24 +22,15 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 
 @dataclass(frozen=True)
 class Standing:
-    """A party's run at one moment.
-
-    Attributes:
-        state: of the run.
-        teachers: number of teachers; 0 if its records vote.
-        trained: number of teachers that are ready.
-        ledger: its ledger, None before it is open.
-        delta: of its own accountant, with its parts.
-        largest_epsilon: bound of the accountant; None: no bound.
-        ends: expiry of the server's authority; None if the party is not enrolled.
-    """
+    """A party's run at one moment."""
 
     state: State = "reading"
-    teachers: int = 0
-    trained: int = 0
+    teachers: int = 0  # number of teachers; 0 if its records vote
+    trained: int = 0  # number of teachers that are ready
     ledger: PartyLedger | None = None
-    delta: Delta | None = None
-    largest_epsilon: float | None = None
+    delta: Delta | None = None  # of its own accountant, with its parts
+    largest_epsilon: float | None = None  # bound of the accountant; None: no bound
+    # expiry of the server's authority; None if the party is not enrolled
     ends: datetime | None = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from party.ledger.bounds import together
+from party.ledger.accountant import together
 from pate.formats.privacy_statement import rounded_up
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.accountant import LedgerView, cumulative_epsilon
-from party.ledger.bounds import Bound
+from party.ledger.accountant import Bound, LedgerView, cumulative_epsilon
 from party.policy.hours import Hours
 from party.policy.promise import check_cap, check_promise
 from pate.accounting.events import GeometricHistogram, LaplaceMax, NoisyCounts

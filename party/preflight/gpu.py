@@ -23,9 +23,8 @@ TORCH_S: Final = 60.0
 def check_gpu(device: str, *, smi: str | None = None) -> Finding:
     """Look for a GPU.
 
-    Args:
-        device: as ``--device``: ``cpu``, ``cuda`` or ``auto``.
-        smi: path of ``nvidia-smi``; None: searched for.
+    ``device``: as ``--device``: ``cpu``, ``cuda`` or ``auto``; ``smi``: path of ``nvidia-smi``;
+    None: searched for.
     """
     if device == "cpu":
         return Finding.skipped("--device cpu: none is used")

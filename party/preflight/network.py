@@ -27,7 +27,7 @@ from party.identity.enrolment import Enrolment, read_bundle
 from pate.errors import StateError, UnreachableError, UsageError
 from pate.preflight import Finding, machine
 from pate.preflight.checks import days_left
-from pate.runtime.environment import proxy_variable
+from pate.runtime.child import proxy_variable
 
 if TYPE_CHECKING:
     import ssl
@@ -84,24 +84,18 @@ def server_of(options: CheckOptions) -> Server | None:
 
 @dataclass(frozen=True)
 class Handshake:
-    """The result of a request to a server.
+    """The result of a request to a server."""
 
-    Attributes:
-        error: why it failed, else None; an ``UntrustedServerError`` if the server could not prove its
-            identity.
-        status: HTTP status of the health check, None if there was no answer.
-        said: the time by the server's clock, in whole seconds, None if there was no Date header.
-        heard: the time by this machine's clock, halfway between request and reply.
-        certificate: the server's, None in clear text.
-        protocol: such as ``TLSv1.3``, None in clear text.
-    """
-
+    # why it failed, else None; an ``UntrustedServerError`` if the server could not prove its
+    # identity
     error: UnreachableError | None = None
-    status: int | None = None
+    status: int | None = None  # HTTP status of the health check, None if there was no answer
+    # the time by the server's clock, in whole seconds, None if there was no Date header
     said: dt.datetime | None = None
+    # the time by this machine's clock, halfway between request and reply
     heard: dt.datetime | None = None
     certificate: x509.Certificate | None = None
-    protocol: str | None = None
+    protocol: str | None = None  # such as ``TLSv1.3``, None in clear text
 
     @property
     def is_trusted(self) -> bool:
@@ -112,16 +106,10 @@ class Handshake:
 def meet(
     server: Server,
     *,
-    timeout: float = 4.0,
+    timeout: float = 4.0,  # of each step, in seconds
     clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
 ) -> Handshake:
-    """Check a server's health once.
-
-    Args:
-        server: to contact.
-        timeout: of each step, in seconds.
-        clock: this machine's.
-    """
+    """Check a server's health once."""
     try:
         return _ask(server, timeout, clock)
     except UsageError as error:
@@ -338,15 +326,10 @@ def check_exposed(
     server: Server,
     handshake: Handshake,
     *,
+    # of Flower that should be closed from here; the server's own is skipped
     ports: Sequence[int] = tuple(FLOWER_PORTS),
 ) -> Finding:
-    """Check that the server exposes to parties only the interface for parties.
-
-    Args:
-        server: the server.
-        handshake: the result of the first request.
-        ports: of Flower that should be closed from here; the server's own is skipped.
-    """
+    """Check that the server exposes to parties only the interface for parties."""
     if server.is_here:
         return Finding.skipped("the server is on this machine, where every user reaches its ports")
     if handshake.error is not None:

@@ -20,9 +20,9 @@ from party.voting.own_data import OwnFile
 from party.voting.request import check_fits
 from pate.answers import LABELS, NONE
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
-from pate.data.checks import require_records, require_trainable
 from pate.data.odd import Odd, Problem
 from pate.data.read import read_inputs
+from pate.data.records import require_records, require_trainable
 from pate.data.schema import Schema
 from pate.data.values import Table, is_numeric
 from pate.encoders.reading import Reader
@@ -46,19 +46,13 @@ _FEWER: Final = (
 
 
 class Known(NamedTuple):
-    """What is known of a campaign before a start.
+    """What is known of a campaign before a start."""
 
-    Attributes:
-        schemas: of its inputs, with the source of each: this party's copy of the public set; ``--schema``;
-            what the server has declared, if the party has joined its campaign already.
-        public: this party's copy.
-        notes: what may be read otherwise in it.
-        offer: the campaign that was joined.
-    """
-
+    # of its inputs, with the source of each: this party's copy of the public set; ``--schema``;
+    # what the server has declared, if the party has joined its campaign already
     schemas: dict[Schema, str]
     public: Inputs | None
-    notes: list[str]
+    notes: list[str]  # what may be read otherwise in it
     offer: Offer | None
 
 

@@ -58,13 +58,9 @@ _LEAST_GAIN: Final = 1e-6
 
 @dataclass(frozen=True)
 class _Amounts:
-    """The amounts of noise of a fit.
+    """Noise of a fit: epsilon of the noisy number of rows and of each entropy, scale of a table's cell.
 
-    Attributes:
-        count: epsilon of the noisy number of rows.
-        entropy: epsilon of each entropy.
-        scale: of the noise of a table's cell; each table is (1/scale)-DP.
-        beta: probability that the noisy number of rows overstates it beyond its margin.
+    beta: probability that the noisy number of rows overstates it beyond its margin.
     """
 
     count: Fraction
@@ -81,11 +77,7 @@ class Cfs:
     name: ClassVar[str] = "cfs"
 
     def price(self, domain: Domain, epsilon: Fraction) -> Price:
-        """See :meth:`party.synthesis.l1.L1.price`.
-
-        Each part is (epsilon, delta)-DP, by the best bound on composition. The price is the same noise
-        as zCDP.
-        """
+        """Return its cost as zCDP; each part is (epsilon, delta)-DP, by the best bound on composition."""
         noise = self._noise(domain, epsilon)
         m = len(domain)
         learnt = noise.count**2 / 2 + m * (m + 1) * noise.entropy**2 / 2
@@ -139,10 +131,7 @@ def _structure(
 
 
 def resolution(rows: int, epsilon: Fraction) -> tuple[int, int]:
-    """Return the number of units per bit, and the noise scale of an entropy in units.
-
-    ``rows`` is a lower bound on the number of rows, except with probability beta.
-    """
+    """Return units per bit, and an entropy's noise scale in units, for at least ``rows`` rows."""
     change = (math.log2(rows) + 1 / math.log(2)) / rows
     for power in range(_FINEST, -1, -1):
         # One unit for rounding both entropies, one for the rounding of floats.
@@ -184,8 +173,7 @@ def correlations(
 ) -> NDArray[np.float64]:
     """Return (m, m) symmetrical uncertainties SU(i, j) of attribute i and the buckets of j, in [0, 1].
 
-    SU = 2 - 2 H(x_i, b_j) / (H(x_i) + H(b_j)), and 0 where the denominator is not above 0: from
-    (m,) entropies H(x_i) and H(b_j), and (m, m) H(x_i, b_j), in bits.
+    SU = 2 - 2 H(x_i, b_j) / (H(x_i) + H(b_j)), and 0 where the denominator is not above 0.
     """
     total = single[:, None] + coarse[None, :]
     found = np.where(total > 0, 2 - 2 * joint / np.where(total > 0, total, 1.0), 0.0)
@@ -203,11 +191,7 @@ def grow(
     most_configurations: int = MOST_CONFIGURATIONS,
     most_cells: int = MOST_CELLS,
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the parents of each attribute, without a cycle.
-
-    ``su`` are (m, m) correlations, row child, column parent; ``buckets`` and ``codes`` are their
-    numbers per attribute. A table's cells are its configurations of buckets times its codes.
-    """
+    """Return the parents of each attribute, without a cycle; ``su`` has child by parent."""
     m = len(buckets)
     parents: list[list[int]] = [[] for _ in range(m)]
     #: above[i, j]: j is i, or comes before it.

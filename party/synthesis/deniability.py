@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import decimal
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import MIN_EMIN, Decimal, localcontext
 from fractions import Fraction
 from typing import Final
@@ -49,9 +49,8 @@ _LARGEST_EXPONENT: Final = 20_000
 #: Margin for the rounding of a sum of that many terms of 60 digits each.
 _DIGITS: Final = 60
 _SUM_ERROR: Final = Fraction(1, 10**45)
-#: Steps of a bisection, and of the grid of epsilon0 in a search.
+#: Steps of a bisection.
 _HALVINGS: Final = 40
-_GRID: Final = 400
 
 
 @dataclass(frozen=True)
@@ -59,16 +58,11 @@ class RandomizedTest:
     """The privacy test with noise (the paper's Test 2), and what is public about its seeds.
 
     Attributes:
-        k: the number of records that a candidate should be plausible for, before noise.
-        gamma: the ratio of probabilities that still counts as plausible, above 1.
-        epsilon0: of the noise, P[Z = z] ~ exp(-epsilon0 |z|).
+        k: records that a candidate should be plausible for, before noise.
+        gamma: the ratio of probabilities that still counts as plausible.
         seeds: a lower bound on the number of rows of D_S.
         fixed: whether the number of resampled attributes is fixed. Then all positive probabilities
             of a candidate are equal, and the theorem's gamma is 1.
-
-    Raises:
-        UsageError: for a value outside its range, or an epsilon0 whose noise cannot be drawn.
-        InfeasibleError: for a k above the seeds: the theorem needs at least k of them.
     """
 
     k: int
@@ -108,12 +102,9 @@ class RandomizedTest:
 
 @dataclass(frozen=True)
 class AttemptCost:
-    """The cost of one attempt: (epsilon, delta)-DP for one row of D_S added or removed.
+    """The cost of one attempt, for one row of D_S added or removed, rounded up.
 
-    Attributes:
-        t: the number of plausible records from which on the factor applies; below it, delta.
-        epsilon: rounded up.
-        delta: rounded up.
+    From ``t`` plausible records on epsilon applies; below it, delta.
     """
 
     t: int
@@ -123,14 +114,9 @@ class AttemptCost:
 
 @dataclass(frozen=True)
 class TotalCost:
-    """The total cost of all attempts towards an observer of all releases.
+    """The cost of all attempts: epsilon at the wanted delta, and ``rho_delta``-approximate rho-zCDP.
 
-    Attributes:
-        attempt: the cost of one; its delta is counted for each.
-        epsilon: of all, at the delta that was asked for.
-        rho: of ``rho_delta``-approximate zCDP of all attempts: T epsilon^2/2 (Bun and Steinke 2016,
-            Proposition 1.4), for sums with other costs.
-        rho_delta: T times the delta of an attempt.
+    rho is T epsilon^2/2 (Bun and Steinke 2016, Proposition 1.4), for sums with other costs.
     """
 
     attempt: AttemptCost
@@ -280,35 +266,6 @@ def largest_each(total: Fraction, count: int, delta: Fraction) -> Fraction:
             break
         low, high = (middle, high) if optimal(middle, count, delta) <= total else (low, middle)
     return low
-
-
-def smallest_k(
-    test: RandomizedTest, attempts: int, epsilon: Fraction, delta: Fraction
-) -> RandomizedTest:
-    """Return ``test`` with a small k whose ``attempts`` attempts cost at most ``epsilon`` at ``delta``.
-
-    epsilon0 is the best of a grid of 400 values below the epsilon that one attempt may cost.
-    InfeasibleError if no k is enough.
-    """
-    check_delta(delta)
-    most = largest_each(Fraction(epsilon), attempts, delta / 2)
-    found: list[tuple[int, Fraction]] = []
-    for part in range(1, _GRID):
-        # Rounded to a value whose noise can be drawn.
-        scale = (_GRID / (most * part)).limit_denominator(1000)
-        factor = exp_down(most - 1 / scale) - 1 if scale else Fraction(0)
-        if not Fraction(1, 100) <= scale <= 2**15 or factor <= 0:
-            continue
-        other = replace(test, k=1, epsilon0=1 / scale)
-        t = max(1, math.ceil(_gamma(other) / factor))
-        found.append((t + max(1, _distance(other, delta / 2 / attempts)), 1 / scale))
-    k, epsilon0 = min(found, key=lambda each: each[0], default=(test.seeds + 1, Fraction(1)))
-    if k > test.seeds:
-        raise InfeasibleError(
-            f"no k makes {attempts} attempts cost as little as epsilon {float(epsilon):.4g}: fewer "
-            "attempts, a larger epsilon, or seedless release"
-        )
-    return replace(test, k=k, epsilon0=epsilon0)
 
 
 def check_attempts(attempts: int) -> int:

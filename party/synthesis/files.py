@@ -1,21 +1,18 @@
-"""Files of synthetic rows: Parquet with their provenance and cost, and a report for their owner.
+"""Files of synthetic rows: Parquet with their provenance and cost.
 
 A file of rows is a public set. Its metadata contain only values fixed before the data were read: no
 number of records, no pass rate, no attempts, no times. Files of several parties with one schema can
-be merged into one public set. The report uses only the released rows and the public schema: a
-similarity to the private rows would itself leak.
+be merged into one public set.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import math
 import re
-import textwrap
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -25,16 +22,12 @@ from pate.data.files.parquet import read_parquet
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError, SchemaError
 from pate.formats.privacy_statement import in_words
-from pate.runtime.home import private_directory, write_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from party.ledger.synthesis import Synthesis
-    from party.synthesis.schema import Domain
 
 #: Key of the metadata, and the format of its value.
 KEY: Final = b"pate-synthetic-rows"
@@ -47,34 +40,13 @@ _MOST_SOURCES: Final = 1000
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _TEXT: Final = re.compile(r"[ -~]{1,120}", re.ASCII)
 
-REPORT: Final = "report.json"
-PICTURE: Final = "report.png"
-#: Most distinguishable bars of one attribute, and most attributes that are drawn, in so many columns.
-_MOST_BARS: Final = 40
-_MOST_DRAWN: Final = 64
-_COLUMNS: Final = 4
-#: Width of a letter of 9 points, in inches, at most.
-_LETTER: Final = 0.08
-_LOOK_FOR: Final = (
-    "Released rows by code. Dashed: all codes alike, which is what noise alone gives. Look for codes "
-    "that no row has, which no query will be about, and for columns that are level although you "
-    "would expect some codes to be common: there the noise has won."
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
     """One party's release in a file; DataError for impossible values.
 
-    Attributes:
-        method: the generator.
-        release: seedless or seeded.
-        epsilon: of the release.
-        delta: of that epsilon; 0 for a pure one.
-        unit: record or patient.
-        neighbours: the adjacency, in words.
-        version: of the code.
-        rows: in the file; 0 if other sources have all of them; its cost is stated anyway.
+    ``delta`` is 0 for a pure epsilon. ``rows`` is 0 if other sources have all of them; its cost is
+    stated anyway.
     """
 
     method: str
@@ -201,13 +173,9 @@ def read(path: Path) -> tuple[Table, About]:
 
 
 def merge(paths: Sequence[Path]) -> tuple[Table, About]:
-    """Return the rows of several files, each row once, in the order of the files.
+    """Return the rows of several files of one schema, each row once, in the order of the files.
 
     A repeated query costs twice and is not informative; with noise shares a campaign refuses it.
-
-    Raises:
-        DataError: if a file cannot be used, or none was given.
-        SchemaError: if they are of different schemas, or have different columns.
     """
     files = [(path, *read(path)) for path in paths]
     if not files:
@@ -237,72 +205,3 @@ def merge(paths: Sequence[Path]) -> tuple[Table, About]:
     if len(sources) > _MOST_SOURCES:
         raise DataError(f"the files have {len(sources)} sources, more than {_MOST_SOURCES}")
     return whole.take([*kept.values()]), About(about.schema, tuple(sources))
-
-
-# --- the report ----------------------------------------------------------------------------------
-
-
-def write_report(folder: Path, domain: Domain, rows: NDArray[np.intp], title: str) -> None:
-    """Write a report on released rows, readable only by the owner of its new ``folder``.
-
-    ``rows`` are (n, attributes) codes; ``title`` is one line about the release.
-    """
-    domain.check_codes(rows)
-    found: list[dict[str, Any]] = []
-    for at, attribute in enumerate(domain.attributes):
-        counts = np.bincount(rows[:, at], minlength=len(attribute.codes)).tolist()
-        absent = [code for code, count in zip(attribute.codes, counts, strict=True) if not count]
-        found.append({
-            "name": attribute.name,
-            "codes": attribute.codes,
-            "counts": counts,
-            "covered": len(counts) - len(absent),
-            "absent": absent,
-        })  # fmt: skip
-    private_directory(folder)
-    body = {"title": title, "rows": len(rows), "attributes": found}
-    write_file(folder / REPORT, json.dumps(body, indent=2).encode() + b"\n")
-    write_file(folder / PICTURE, _drawn(found, title))
-
-
-def _drawn(found: list[dict[str, Any]], title: str) -> bytes:
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    shown = found[:_MOST_DRAWN]
-    columns = min(_COLUMNS, len(shown))
-    lines = math.ceil(len(shown) / columns)
-    width = 3.6 * max(2, columns)
-    figure = Figure(figsize=(width, 2.6 * lines + 1.0), dpi=100, layout="constrained")
-    figure.get_layout_engine().set(rect=(0.01, 0.01, 0.98, 0.98))  # type: ignore[union-attr,call-arg]
-    heading = [textwrap.fill(text, int(width / _LETTER)) for text in (title, _LOOK_FOR)]
-    # Names of columns and codes come from a file: `$` would be read as a formula.
-    figure.suptitle("\n".join(heading), fontsize=9, parse_math=False)
-    axes = np.atleast_1d(np.asarray(figure.subplots(lines, columns))).ravel()
-    for axis in axes[len(shown) :]:
-        axis.axis("off")
-    for axis, each in zip(axes, shown, strict=False):
-        codes, counts = each["codes"], each["counts"][:_MOST_BARS]
-        axis.bar(range(len(counts)), counts, color="#0b3c5d")
-        level = sum(each["counts"]) / len(codes)
-        axis.axhline(level, color="#d1731f", linestyle="--", linewidth=1)
-        axis.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
-        above = f"{each['name'][:30]}: {each['covered']} of {len(codes)} codes"
-        axis.set_title(above, fontsize=9, loc="left", parse_math=False)
-        if len(codes) > len(counts):
-            axis.set_xlabel(f"the first {len(counts)} codes", fontsize=7)
-        names = [code or "(missing)" for code in codes[:_MOST_BARS]]
-        step = max(1, math.ceil(len(names) / 8))
-        axis.set_xticks(
-            range(0, len(names), step),
-            [name if len(name) <= 12 else name[:11] + "…" for name in names[::step]],
-            rotation=30,
-            ha="right",
-            fontsize=7,
-            parse_math=False,
-        )
-        axis.tick_params(axis="y", labelsize=7)
-        axis.spines[["top", "right"]].set_visible(False)
-    content = io.BytesIO()
-    figure.savefig(content, format="png")
-    return content.getvalue()

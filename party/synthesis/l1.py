@@ -58,13 +58,9 @@ _Parents = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of a fit under adding or removing one row.
+    """The cost of a fit under adding or removing one row, as ``delta``-approximate rho-zCDP.
 
-    Attributes:
-        epsilon_pure: the fit is (epsilon_pure, 0)-DP, or None if no such statement is made.
-        rho: it is delta-approximately rho-zCDP: apart from an event of probability ``delta`` its
-            Rényi divergence of order alpha is at most rho alpha.
-        delta: of that statement.
+    With ``epsilon_pure`` it is also (epsilon_pure, 0)-DP.
     """
 
     epsilon_pure: Fraction | None

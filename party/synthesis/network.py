@@ -47,13 +47,10 @@ class Network:
     """A model of one row.
 
     Attributes:
-        domain: of the rows.
         order: all attributes, parents before children.
-        parents: per attribute its parents, which precede it in ``order``.
         tables: per attribute (configurations of its parents' buckets, codes) float64, the
             probability of each code; a configuration counts the buckets in mixed radix, the last
             parent fastest.
-
     """
 
     domain: Domain
@@ -163,12 +160,7 @@ class Network:
 
     @classmethod
     def load(cls, path: Path, domain: Domain) -> Self:
-        """Read a model of this domain.
-
-        Raises:
-            SchemaError: if it is the model of another domain.
-            StateError: if it is not a model of this version, is damaged, or is too large.
-        """
+        """Read a model of this domain; SchemaError for one of another, StateError for a damaged file."""
         try:
             with path.open("rb") as file:
                 # A device has no size, and no end.
@@ -257,10 +249,7 @@ def counted(
 def noisy(
     tables: Sequence[NDArray[np.int64]], scale: Fraction, noise: Noise
 ) -> list[NDArray[np.int64]]:
-    """Return the tables with fresh noise in every cell, empty ones included; cells may be negative.
-
-    The noise has the law P[x] ~ exp(-|x|/scale).
-    """
+    """Return tables with noise of P[x] ~ exp(-|x|/scale) in every cell, empty ones too."""
     ends = np.cumsum([0, *(t.size for t in tables)]).tolist()
     drawn = noise.laplace(scale, ends[-1])
     return [

@@ -43,10 +43,8 @@ _rows = partial(typer.Option, rich_help_panel="Rows")
 class ReleaseRequest:
     """A request for a release of synthetic rows: the numbers of the options, exact.
 
-    Attributes:
-        resampled: numbers of attributes to redraw, one of which is chosen per attempt; None: all
-            attributes are redrawn.
-        attempts: T, all of which are charged; None for a quarter more than rows.
+    ``resampled`` are numbers of attributes to redraw, one of which is chosen per attempt; None:
+    all.
     """
 
     rows: int

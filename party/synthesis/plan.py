@@ -23,7 +23,6 @@ from party.synthesis.deniability import (
     coin,
     least_seeds,
     round_up,
-    smallest_k,
     total_cost,
 )
 from party.synthesis.files import PUBLISHED
@@ -32,7 +31,7 @@ from party.synthesis.seeds import SeededRelease, bucket_width, check_resampled
 from pate.accounting.conversion import epsilon_from_rho, float_up
 from pate.accounting.filters import Delta
 from pate.data.limits import MAX_BYTES
-from pate.errors import BudgetError, InfeasibleError, RefusedError, UsageError
+from pate.errors import BudgetError, RefusedError, UsageError
 from pate.formats.privacy_statement import rounded_up
 
 if TYPE_CHECKING:
@@ -52,21 +51,15 @@ SEEDS: Final = Fraction(1, 2)
 _FOR_THE_SPLIT: Final = Fraction(1, 100)
 #: The longest text of a setting.
 _LONGEST: Final = 200
-#: Halvings to find an epsilon that fits, and tries to find a test.
+#: Halvings to find an epsilon that fits.
 _HALVINGS: Final = 20
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A release and its cost.
+    """A release and its cost. ``price`` is of the model; ``epsilon`` is pure, of the whole, or None.
 
-    Attributes:
-        price: of the model.
-        epsilon: pure epsilon of the whole, or None.
-        rho: of the whole, per row: the larger of model and seeds, since a row is in one of them.
-        delta: of the whole, likewise.
-        seeded: the release from seeds, or None.
-        total: cost of its attempts, or None.
+    rho and delta are the larger of model and seeds, since a row is in only one of them.
     """
 
     asked: ReleaseRequest
@@ -141,10 +134,7 @@ class Plan:
 
 
 def plan_of(asked: ReleaseRequest, domain: Domain) -> Plan:
-    """Return the plan of a release of rows of a public schema.
-
-    InfeasibleError if no cost can be stated for such a test, or so few rows.
-    """
+    """Return the plan of a release; InfeasibleError if no cost can be stated for such a test."""
     check_size(asked.rows, domain)
     generator = L1() if asked.method == "l1" else Cfs(asked.delta)
     price = generator.price(domain, asked.epsilon)
@@ -186,8 +176,8 @@ def check_size(rows: int, domain: Domain) -> None:
 def is_deniable(asked: ReleaseRequest, domain: Domain) -> bool:
     """Return whether k and gamma may be stated for seedless rows.
 
-    Without seeds every record is equally plausible, so any gamma is met by all records. Their
-    number is private, but at least ``min_rows``.
+    Every record is then equally plausible, so any gamma is met by all; they are at least
+    ``min_rows``.
     """
     return 1 <= asked.k <= domain.min_rows and asked.gamma > 1
 
@@ -280,9 +270,7 @@ class Wanted:
             f"{budget.rule} is {budget.epsilon:g}{spent}"
         )
         if self.plan.seeded is not None:
-            test = self._smaller_test(self.plan.seeded, budget)
-            fits = test and f"k >= {test.k} with --eps0 {float(test.epsilon0):.4g}"
-            return f"{line}; {fits or 'no k'} would fit; seedless: eps={float(asked.epsilon):g}"
+            return f"{line}; seedless: eps={float(asked.epsilon):g}"
         most = self._largest_epsilon(budget)
         return f"{line}; --epsilon {most:g} would fit" if most else f"{line}; nothing more fits"
 
@@ -311,21 +299,6 @@ class Wanted:
         digits = 1 - math.floor(math.log10(best))
         short = Fraction(math.floor(best * Fraction(10) ** digits)) / Fraction(10) ** digits
         return float(short) if fits(short) else 0.0
-
-    def _smaller_test(self, seeded: SeededRelease, budget: Budget) -> RandomizedTest | None:
-        """Return a test that fits, or None."""
-        asked, target = self.plan.asked, Fraction(budget.epsilon)
-        for _ in range(_HALVINGS):
-            # Its own total is sharper than the sum of rho in the ledger: try again with less.
-            try:
-                left = asked.delta * (1 - _FOR_THE_SPLIT)
-                test = smallest_k(seeded.test, seeded.attempts, target, left)
-                if self._fits(replace(asked, k=test.k, epsilon0=test.epsilon0), budget):
-                    return test
-            except InfeasibleError:
-                return None
-            target = target * 9 / 10
-        return None
 
 
 def _plain(value: Fraction) -> str:

@@ -19,7 +19,7 @@ from party.identity.keys import shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.binding import bind
 from party.policy.file import policy_of
-from party.synthesis.files import About, Source, to_bytes, write_report
+from party.synthesis.files import About, Source, to_bytes
 from party.synthesis.network import Network
 from party.synthesis.plan import (
     SEEDS,
@@ -34,7 +34,7 @@ from party.synthesis.schema import read
 from party.synthesis.seeds import release_seeded
 from party.synthesis.table import decode, read_rows
 from pate.data.cells import Reading
-from pate.errors import DataError, PateError, RefusedError, UsageError
+from pate.errors import DataError, RefusedError, UsageError
 from pate.noise.exact import SystemNoise, require_production
 from pate.runtime.failpoints import reach
 from pate.runtime.home import sweep_drafts, write_file
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from pate.noise.lanes import Lanes
     from pate.runtime.screen import Screen
 
-#: In a home: reports of releases, by id.
-REPORTS: Final = "synthesis"
 #: Stands for the digest of data in a dry run, which writes no ledger entry.
 _NO_DATA: Final = "00" * 32
 #: Draws to find distinct rows.
@@ -102,15 +100,7 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """The result of a release.
-
-    Attributes:
-        entry: of the release in the ledger.
-        rows: (n, attributes) written codes, the label's included.
-        source: what the file states about them.
-        output: SHA-256 of the file, hex.
-        model: SHA-256 of the model's file, hex, or None if it was not stored.
-    """
+    """A release: its entry, the written (n, attributes) codes with the label's, digests of its files."""
 
     entry: Synthesis
     rows: NDArray[np.intp]
@@ -189,8 +179,8 @@ def release(
 ) -> Made:
     """Reserve the cost, learn a model of the rows, and write synthetic ones.
 
-    ``entry`` is the plan's, allowed by the site's policy; ``codes`` are (n, attributes) checked rows;
-    ``source`` is that of the operating system. DataError if no row came out of a seeded release.
+    ``entry`` is the plan's, allowed by the site's policy. DataError if no row came out of a seeded
+    release.
     """
     require_production(source)
     plan.domain.check_codes(codes)
@@ -218,10 +208,7 @@ def release_again(
     places: Places,
     source: Randomness,
 ) -> Made:
-    """Write more rows of a paid model: no data is read, and nothing charged.
-
-    RefusedError if the model was not paid for here.
-    """
+    """Write more rows of a model that was paid for here: no data is read, and nothing charged."""
     require_production(source)
     kept = places.columns(domain)
     check_size(rows, domain)
@@ -349,12 +336,6 @@ def _tell(
         screen.say(
             "these rows have labels: try first whether a model trained only on them is good enough"
         )
-    folder = options.place / REPORTS / made.entry.id
-    try:
-        write_report(folder, domain, made.rows, what)
-        screen.say(f"report on the rows, for you only: {folder}")
-    except PateError as error:  # the rows are written and paid for: a failed picture undoes nothing
-        screen.say(f"no report: {error}", "warning")
     screen.say(f"cumulative guarantee of this home: {figure.in_words}")
 
 

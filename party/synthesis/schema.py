@@ -60,13 +60,11 @@ class Attribute:
     """One column and the meaning of its codes 0, 1, 2, ...
 
     Attributes:
-        name: of the column.
         codes: names of the categories, or of the bins of a number. The name ``""`` is that of a
             missing cell, if one may be missing; for a number it comes last.
-        buckets: ``buckets[c]`` is the bucket of code c when the attribute is a parent; buckets
-            are 0 .. B-1 and each has a code.
-        edges: for a number, the increasing bin edges, one more than there are bins: bin b is
-            [edges[b], edges[b+1]), and the last one includes its upper edge. None for categories.
+        buckets: ``buckets[c]`` is the bucket of code c when the attribute is a parent.
+        edges: for a number, increasing: bin b is [edges[b], edges[b+1]), and the last one includes
+            its upper edge. None for categories.
         integer: whether values, and so released values, are whole numbers.
     """
 
@@ -131,13 +129,7 @@ class Attribute:
 
 @dataclass(frozen=True)
 class Domain:
-    """The attributes of a table, and its other public properties.
-
-    Attributes:
-        attributes: in the order of the columns, of distinct names.
-        min_rows: a public lower bound on the number of rows of every party.
-        label: the column that a campaign's classes come from, or None.
-    """
+    """The attributes of a table, the column of the classes, and a public lower bound on a party's rows."""
 
     attributes: tuple[Attribute, ...]
     min_rows: int

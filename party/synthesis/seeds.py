@@ -50,14 +50,9 @@ _LEAST_LOG_GAMMA: Final = 2.0**-10
 
 @dataclass(frozen=True)
 class SeededRelease:
-    """The charged plan of a seed-based release.
+    """The charged plan of a release from seeds: of ``attempts`` candidates at most ``rows`` are written.
 
-    Attributes:
-        test: with noise.
-        resampled: the numbers of attributes to redraw; one is drawn per attempt.
-        attempts: T, all of which are made and charged.
-        rows: largest number of rows to write.
-        coin: the probability with which each candidate is dropped whatever it is.
+    Each is dropped with the probability ``coin``, whatever it is.
     """
 
     test: RandomizedTest
@@ -80,14 +75,11 @@ class SeededRelease:
 def release_seeded(
     seeds: NDArray[np.intp], network: Network, plan: SeededRelease, source: Randomness
 ) -> NDArray[np.intp]:
-    """Make ``plan.attempts`` candidates and return the first ``plan.rows`` that pass.
+    """Make ``plan.attempts`` candidates, all charged before, and return the first ``plan.rows`` that pass.
 
-    The caller has charged all attempts before, and uses the operating system's randomness for
-    anything that leaves the site. ``seeds`` are (n, m) codes of D_S, disjoint from the rows that
-    ``network``, itself differentially private, was learned from.
-
-    Raises:
-        InfeasibleError: if there are fewer seeds than the charge supposes.
+    ``seeds`` are (n, m) codes of D_S, disjoint from the rows that ``network``, itself
+    differentially private, was learned from. InfeasibleError if there are fewer than the charge
+    supposes.
     """
     network.domain.check_codes(seeds)
     if len(seeds) < plan.test.seeds:
@@ -146,11 +138,7 @@ def bucket_width(gamma: Fraction) -> float:
 
 
 class PlausibleSeeds:
-    """Counts, for candidates of a model, the seeds that they are plausible for.
-
-    ``resampled`` are the numbers of attributes to redraw, one of which is drawn uniformly for each
-    candidate; ``gamma`` is the largest ratio of two probabilities of one bucket.
-    """
+    """Counts, for candidates of a model, the seeds that they are plausible for, within a factor gamma."""
 
     def __init__(
         self,
@@ -229,10 +217,7 @@ class PrefixIndex:
             self._levels.append((keys, np.append(counts, 0)))
 
     def counts(self, rows: NDArray[np.intp], lengths: Sequence[int]) -> NDArray[np.int64]:
-        """Return (c, lengths) how many of the indexed rows share the first attributes with each row.
-
-        The lengths of the prefixes increase, each up to the index's depth.
-        """
+        """Return (c, lengths) how many of the indexed rows share the first attributes with each row."""
         found = np.full((len(rows), len(lengths)), self._rows, dtype=np.int64)
         #: Of each row; -1 where no indexed row has its prefix.
         groups = np.zeros(len(rows), dtype=np.int64)

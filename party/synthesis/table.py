@@ -51,12 +51,9 @@ _IMAGES: Final = (
 
 @dataclass(frozen=True, eq=False)
 class PrivateRows:
-    """The rows behind a release.
+    """The rows behind a release, one per unit of privacy, and those excluded, for the party's own screen.
 
-    Attributes:
-        codes: (n, attributes) codes, one row per unit of privacy.
-        content: digest of the table, 32 bytes; secret, since tables can be guessed.
-        odd: the excluded rows, for the party's own screen.
+    ``content`` is a digest of the table; secret, since tables can be guessed.
     """
 
     codes: NDArray[np.intp]
@@ -80,18 +77,9 @@ def read_rows(
 ) -> PrivateRows:
     """Read the table of a file, or of a folder with one, and check it row by row.
 
-    Args:
-        path: of it.
-        domain: the public schema.
-        group: the column that names the patient of each row; it may not be in the schema.
-        drop: columns to leave out; absent ones are no error.
-        columns_of_schema: whether columns that the schema does not have are left out, too.
-        strict: whether a row that does not fit is an error.
-        reading: how the file writes its cells.
-
-    Raises:
-        DataError: if there is no table with the schema's columns; it has fewer than ``min_rows``
-            rows; or, if ``strict``, for the first excluded row.
+    ``group`` names the patient of each row. Columns that the schema lacks are an error unless they
+    are in ``drop`` or ``columns_of_schema`` is set. DataError if it has fewer than ``min_rows``
+    rows, or, if ``strict``, for the first excluded row.
     """
     if path.exists():
         files = [path] if path.is_file() else path.iterdir()
@@ -157,9 +145,8 @@ def encode(
 ) -> NDArray[np.intp]:
     """Return the (n, attributes) codes of a table with exactly the domain's columns, in any order.
 
-    Unless ``strict``, a cell that has no code gets -1. DataError if there is no row, a column is
-    missing or unknown, or a cell has no code; the message names the row, counted from 1, and the
-    column; ``source`` is what it calls the table.
+    A cell that has no code gets -1; if ``strict`` it is a DataError, which calls the table
+    ``source``.
     """
     columns = _columns(table, domain, source)
     codes = np.empty((len(table), len(domain)), dtype=np.intp)

@@ -28,12 +28,10 @@ from party.teachers.schema import EmbeddingSchema, ImageSchema, TableEncoding
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images
 from pate.errors import SchemaError
+from pate.features.gradients import UPRIGHT_VERSION, gradients, upright
 from pate.features.gradients import VERSION as GRADIENTS_VERSION
-from pate.features.gradients import gradients
 from pate.features.scattering import VERSION as SCATTERING_VERSION
 from pate.features.scattering import scatter
-from pate.features.upright import VERSION as UPRIGHT_VERSION
-from pate.features.upright import upright
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,10 +73,7 @@ _COLUMNS_AT_ONCE: Final = 4096
 class Ridge(NamedTuple):
     """A one-against-the-rest linear classifier: the class of x is the largest of x W + b.
 
-    Attributes:
-        weights: W, (d, classes) float32.
-        bias: b, (classes,) float32.
-        error: mean square of the leave-one-out residuals, to compare features by.
+    ``error`` is the mean square of the leave-one-out residuals, to compare features by.
     """
 
     weights: Floats
@@ -89,14 +84,7 @@ class Ridge(NamedTuple):
 def fit_ridge(
     features: Floats, labels: NDArray[np.int64], classes: int, share: float = 1.0
 ) -> Ridge:
-    """Return the classifier of a shard.
-
-    Args:
-        features: (n, d).
-        labels: (n,), from 0 to ``classes`` - 1.
-        classes: number of outputs.
-        share: of the best penalty, that it has; :data:`OF_MANY` where only the mean of many counts.
-    """
+    """Return the classifier of a shard, with ``share`` of the best penalty: OF_MANY where a mean counts."""
     count, width = features.shape
     middle = features.mean(axis=0, dtype=np.float64)
     centred = features - middle.astype(np.float32)
@@ -199,12 +187,7 @@ def _uniform(purpose: str, rows: int, columns: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class LookAt:
-    """Images of one size in one view.
-
-    Attributes:
-        images: their size.
-        view: of the images.
-    """
+    """Images of one size in one view."""
 
     images: ImageSchema
     view: View
@@ -220,11 +203,7 @@ class LookAt:
 
 @dataclass(frozen=True)
 class Embedded:
-    """Embeddings of one encoder, which are rows already.
-
-    Attributes:
-        kind: their line.
-    """
+    """Embeddings of one encoder, which are rows already."""
 
     kind: EmbeddingSchema
 
@@ -239,11 +218,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Coded:
-    """A table's rows for a linear model, none of them far out.
-
-    Attributes:
-        encoding: of the shard.
-    """
+    """A table's rows for a linear model, none of them far out."""
 
     encoding: TableEncoding
 
@@ -258,14 +233,7 @@ class Coded:
 
 @dataclass(frozen=True, eq=False)
 class LinearTeacher:
-    """A fitted linear classifier.
-
-    Attributes:
-        takes: conversion of inputs to rows of d numbers.
-        seen: (c,) int64, the classes of the shard, the only possible answers.
-        weights: (d, c) float32.
-        bias: (c,) float32.
-    """
+    """A fitted linear classifier; ``seen`` are the classes of the shard, the only possible answers."""
 
     takes: LookAt | Embedded | Coded
     seen: Labels
@@ -279,10 +247,9 @@ class LinearTeacher:
         return self.seen[best]
 
     def chances(self, inputs: Inputs) -> NDArray[np.float64]:
-        """Return (n,) how sure it is of class 1 of two; see :class:`party.teachers.protocol.Sure`.
+        """Return (n,) how sure it is of class 1 of two: the logistic function of the lead of its score.
 
-        The logistic function of the lead of its score: exact for a logistic teacher, and for ridge
-        regression in the same order.
+        Exact for a logistic teacher, and for ridge regression in the same order.
         """
         scores = (self.takes.rows(inputs) @ self.weights + self.bias).astype(np.float64)
         lead = np.clip(scores[:, -1] - scores[:, 0], -50.0, 50.0)
@@ -299,9 +266,6 @@ class Linear:
 
     Each is fitted by itself, and no faster in a batch: the time goes into features and
     decompositions, which are a shard's own. So it does not depend on another shard by a single bit.
-
-    Args:
-        device: ``cpu`` or ``cuda``, for answering together.
     """
 
     name = "linear"
@@ -407,13 +371,7 @@ def _look(images: Images, labels: Labels, classes: int) -> tuple[View, Floats]:
 
 
 def product(features: Floats, weights: Floats, device: str) -> Floats:
-    """Return ``features @ weights`` in single precision, computed on a device.
-
-    Args:
-        features: (n, d).
-        weights: (d, c).
-        device: ``cpu`` or ``cuda``.
-    """
+    """Return ``features @ weights`` in single precision, computed on ``cpu`` or ``cuda``."""
     found: Floats
     if device == "cpu":
         found = np.matmul(features, weights, dtype=np.float32)

@@ -5,7 +5,7 @@ always answer is mostly wrong, in the same way as all others that lack the class
 only if one of its records is nearer to the query than records of two classes usually are to each
 other. Only that distance is fitted on the shard.
 
-Distances are in a deformation-invariant space, see :mod:`pate.features.invariant`, fitted on
+Distances are in a deformation-invariant space, see :mod:`pate.features.fitted`, fitted on
 synthetic strokes, the same for all data.
 
 An abstaining teacher still has one vote: it goes to a class drawn once for it, whatever the query,
@@ -26,10 +26,10 @@ from pate.data.values import Images
 from pate.errors import UsageError
 from pate.features.distortions import STROKES_VERSION, strokes
 from pate.features.distortions import VERSION as DISTORTIONS_VERSION
+from pate.features.fitted import AXES, InvariantSpace
 from pate.features.gradients import VERSION as GRADIENTS_VERSION
-from pate.features.invariant import AXES, InvariantSpace
+from pate.features.gradients import VERSION as UPRIGHT_VERSION
 from pate.features.space import ImageSpace
-from pate.features.upright import VERSION as UPRIGHT_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,13 +49,9 @@ _DRAWINGS: Final = 5_000
 
 @dataclass(frozen=True, eq=False)
 class NearestTeacher:
-    """A shard's records in a fixed feature space.
+    """A shard's records as unit vectors of a fixed feature space.
 
-    Attributes:
-        takes: the size of the images.
-        records: (n, d) float32, unit vectors.
-        labels: (n,) int64.
-        least: the least product of a query and a record at which the record is near.
+    ``least`` is the least product of a query and a record at which the record is near.
     """
 
     takes: ImageSchema

@@ -49,10 +49,6 @@ class Plain(nn.Sequential):
 
     They normalise over groups of channels within one image: batches are small, and the answer to an
     image must not depend on others in its batch.
-
-    Args:
-        size: height, width, channels.
-        classes: number of scores.
     """
 
     def __init__(self, size: tuple[int, int, int], classes: int) -> None:
@@ -77,14 +73,7 @@ class Plain(nn.Sequential):
 
 @dataclass(frozen=True, eq=False)
 class CnnTeacher:
-    """A fitted network.
-
-    Attributes:
-        takes: image size.
-        seen: (c,) int64, the classes that the shard holds; no other is ever answered.
-        network: a score for each class of the list, in evaluation mode.
-        device: where it runs.
-    """
+    """A fitted network; ``seen`` are the classes of the shard, no other is ever answered."""
 
     takes: ImageSchema
     seen: Labels
@@ -113,11 +102,7 @@ class CnnTeacher:
 
 
 class Cnn:
-    """Makes convolutional teachers.
-
-    Args:
-        device: ``cpu`` or ``cuda``.
-    """
+    """Makes convolutional teachers."""
 
     name = "cnn"
     suffix = "safetensors"
@@ -213,13 +198,10 @@ def _as_tensor(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> torch
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """The training data of one network.
+    """The training data of one network: images (n, channels, height, width) in [-1, 1], n at least one.
 
-    Attributes:
-        images: (n, channels, height, width) float32 in [-1, 1], n at least one.
-        labels: (n,) int64, columns of the network's scores.
-        seen: (m,) bool, which columns occur among the labels; the others are left out of the loss.
-        seed: 63 bits that decide the order and the transformations of the images.
+    Columns that are not ``seen`` are left out of the loss; ``seed`` decides order and
+    transformations.
     """
 
     images: torch.Tensor
@@ -295,13 +277,7 @@ def _loss(scores: torch.Tensor, labels: torch.Tensor, seen: torch.Tensor) -> tor
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    """Images and their random transformations.
-
-    Attributes:
-        images: (b, channels, height, width).
-        labels: (b,).
-        spread: (b, 6) in [-1, 1]: turn, two stretches, shear, two shifts.
-    """
+    """Images and their (b, 6) transformations in [-1, 1]: turn, two stretches, shear, two shifts."""
 
     images: torch.Tensor
     labels: torch.Tensor

@@ -36,21 +36,12 @@ _PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 def kind_for(model: str, inputs: Inputs, device: str = "auto") -> Kind:
-    """Return the kind of teachers to train.
+    """Return the kind of teachers to train, by the name of one of :data:`MODELS` or of a plugin.
 
     ``auto`` is ``linear`` for images and embeddings. For tables each teacher chooses, on its own
-    shard, between ``boosting``, ``logistic`` and ``forest``, or is ``prior`` if its shard is too small
-    for that. This does not depend on the party's number of records: otherwise one record could change
-    every teacher.
-
-    Args:
-        model: one of :data:`MODELS`, or the name of a plugin.
-        inputs: the party's data; only their kind (images, embeddings or table) matters.
-        device: ``auto``, ``cpu`` or ``cuda``; teachers of tables run on the CPU.
-
-    Raises:
-        UsageError: if there is no such kind, it does not take such inputs, or there is no such
-            device.
+    shard, between ``boosting``, ``logistic`` and ``forest``, or is ``prior`` if its shard is too
+    small for that. This does not depend on the party's number of records: otherwise one record
+    could change every teacher.
     """
     what, own = _suited(inputs)
     if device not in DEVICES:
@@ -97,9 +88,6 @@ def pick_device(wanted: str) -> str:
     """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``.
 
     PyTorch takes seconds to load, so it is used only if there may be a GPU.
-
-    Raises:
-        UsageError: if CUDA is requested but unavailable, or for an unknown name.
     """
     if wanted not in DEVICES:
         raise UsageError(f"--device {wanted!r} is not one of {', '.join(DEVICES)}")
@@ -115,11 +103,7 @@ def pick_device(wanted: str) -> str:
 
 
 def _plugged(name: str, device: str) -> Kind:
-    """Return the kind of teachers that an installed package offers under a name.
-
-    Raises:
-        UsageError: if it is not a kind of teachers.
-    """
+    """Return the kind of teachers that an installed package offers under a name."""
     make = load_plugin(TEACHERS, name)
     if not callable(make):
         raise UsageError(f"plugin {name!r} is not callable: it is called with a device")

@@ -37,11 +37,7 @@ _FARTHEST: Final = 1e6
 
 @dataclass(frozen=True)
 class ImageSchema:
-    """Images of one size.
-
-    Attributes:
-        size: height, width, channels.
-    """
+    """Images of one size."""
 
     size: tuple[int, int, int]
 
@@ -68,12 +64,7 @@ class ImageSchema:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Rows of named columns.
-
-    Attributes:
-        names: the columns, in order.
-        numeric: for each, whether it holds numbers.
-    """
+    """Rows of named columns."""
 
     names: tuple[str, ...]
     numeric: tuple[bool, ...]
@@ -94,11 +85,7 @@ class TableSchema:
 
 @dataclass(frozen=True)
 class EmbeddingSchema:
-    """Embeddings by one encoder.
-
-    Attributes:
-        line: of :meth:`pate.data.embeddings.Embeddings.schema`.
-    """
+    """Embeddings by one encoder."""
 
     line: str
 
@@ -175,12 +162,7 @@ class CategoryColumn:
 
 @dataclass(frozen=True)
 class TableEncoding:
-    """The encoding of a shard's tables.
-
-    Attributes:
-        schema: the columns it takes.
-        columns: encoding of each.
-    """
+    """The encoding of a shard's tables."""
 
     schema: TableSchema
     columns: tuple[NumberColumn | CategoryColumn, ...]

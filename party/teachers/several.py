@@ -33,24 +33,12 @@ _LACKS, _HAS = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class SeveralTeacher:
-    """A fitted teacher of several labels.
-
-    Attributes:
-        models: one for each label; each predicts 1 where an input has it.
-    """
+    """A fitted teacher of several labels: one model each, which predicts 1 where an input has it."""
 
     models: tuple[Teacher, ...]
 
     def labels(self, inputs: Inputs, most: int) -> NDArray[np.bool_]:
-        """Return which labels the teacher casts for each input, at most ``most`` of them.
-
-        Args:
-            inputs: n queries.
-            most: T.
-
-        Returns:
-            (n, labels) bool.
-        """
+        """Return (n, labels) bool: the labels cast for each input, at most ``most`` of them."""
         cast = np.stack([each.predict(inputs) == _HAS for each in self.models], axis=1)
         if (cast.sum(axis=1) <= most).all():
             return cast
@@ -78,11 +66,7 @@ class SeveralTeacher:
 
 
 class Several:
-    """Makes teachers of several labels.
-
-    Args:
-        kind: of each label's model.
-    """
+    """Makes teachers of several labels."""
 
     suffix = "several"
 
@@ -100,12 +84,7 @@ class Several:
         return f"1; {self._kind.version}"
 
     def fit(self, shard: Dataset, seed: int) -> SeveralTeacher:
-        """Return a teacher fitted on a shard of any labels, or of no records.
-
-        Args:
-            shard: its records, with several labels.
-            seed: 63 bits that decide all its randomness.
-        """
+        """Return a teacher fitted on a shard of any labels, or of no records."""
         answers = shard.answers
         assert answers is not None  # noqa: S101 - of several labels
         models: list[Teacher] = []

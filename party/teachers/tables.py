@@ -63,12 +63,7 @@ class _Classifier(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TreeTeacher:
-    """A fitted ensemble of trees.
-
-    Attributes:
-        encoding: how tables become matrices.
-        model: the classifier; it answers only classes of its shard.
-    """
+    """A fitted ensemble of trees; its classifier answers only classes of its shard."""
 
     encoding: TableEncoding
     model: _Classifier
@@ -249,12 +244,7 @@ _EVERY: Final[tuple[Kind, ...]] = (*_KINDS, _TINY)
 
 @dataclass(frozen=True, eq=False)
 class ChosenTeacher:
-    """The teacher that a shard chose.
-
-    Attributes:
-        kind: name of its kind.
-        teacher: the teacher.
-    """
+    """The teacher that a shard chose."""
 
     kind: str
     teacher: Teacher
@@ -300,14 +290,10 @@ class Chosen:
 
 
 def choose(shard: Dataset, seed: int) -> Kind:
-    """Return the kind with the least cross-validation error within the shard.
+    """Return the kind with the least cross-validation error within a shard of two classes or more.
 
-    Of a shard with too few rows to tell, it is ``prior``, or ``forest`` if the data has more classes
-    than that takes.
-
-    Args:
-        shard: its records, of two classes or more.
-        seed: of the folds, and of the candidate teachers.
+    Of a shard with too few rows to tell, it is ``prior``, or ``forest`` if the data has more
+    classes than that takes.
     """
     sizes = np.sort(np.bincount(shard.labels))
     if len(shard) < _FEWEST_ROWS and len(shard.classes) <= MOST_CLASSES:

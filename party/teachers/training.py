@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from party.teachers.ensemble import Ensemble
+from party.teachers.ensemble import Ensemble, fingerprint_of, seed_of, split
 from party.teachers.protocol import (
     NO_OPINION,
     Constant,
@@ -27,9 +27,8 @@ from party.teachers.protocol import (
 from party.teachers.registry import kind_for
 from party.teachers.schema import schema_of
 from party.teachers.several import Several
-from party.teachers.shards import fingerprint_of, seed_of, split
 from pate.answers import CLASS, LABELS
-from pate.data.checks import require_teachable, require_trainable
+from pate.data.records import require_teachable, require_trainable
 from pate.errors import DiskError
 from pate.foreign import json_value
 from pate.runtime.failpoints import reach
@@ -61,18 +60,8 @@ def train_ensemble(
     A teacher is stored as soon as it is trained, so that a killed process continues with the rest.
     Stored teachers are used again as long as data and settings are the same; teachers of other data
     or settings are removed. A teacher depends only on its shard's records and its number, not on
-    their order in the file.
-
-    Args:
-        dataset: the party's records.
-        teachers: k.
-        model: one of :data:`party.teachers.registry.MODELS`.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        home: the party's state directory; teachers are in ``teachers`` below it.
-        key: the party's secret that decides shards and seeds, at most 64 bytes.
-        progress: called with the number of teachers done and k: first with those that were stored.
-        few_fit: whether fewer records than teachers, or one class only, are no error: a shard without
-            records, or of one class, has a teacher all the same.
+    their order in the file. ``few_fit``: whether fewer records than teachers, or one class only,
+    are no error: a shard without records, or of one class, has a teacher all the same.
     """
     (require_teachable if few_fit else require_trainable)(dataset, teachers)
     kind = kind_for(model, dataset.inputs, device)

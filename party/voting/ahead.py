@@ -65,14 +65,8 @@ _SCHEMA: Final = (
 class AheadVotes:
     """Takes a party through rounds whose keys come ahead.
 
-    Args:
-        name: of the party.
-        identity: its signing key.
-        home: of its sealing key and of its bundles; neither is made before it is needed.
-        ledger: its own; it has bundles before they leave, the round of each before it masks, and an
-            unmasking before the shares leave.
-        shares: its stored noise shares, one per batch.
-        noise: their source.
+    Its keys and bundles in ``home`` are made only when they are needed. The ledger has bundles
+    before they leave, the round of each before it masks, and an unmasking before the shares leave.
     """
 
     def __init__(
@@ -109,15 +103,10 @@ class AheadVotes:
         return vote_pb2.SealingKey(key=key, signature=signature)
 
     def bundles(self, key: bytes, campaign: bytes, asked: vote_pb2.AskBundles) -> vote_pb2.Bundles:
-        """Return bundles; see :meth:`pate.masking.ahead.party.PartyAhead.bundles`.
+        """Return bundles for a campaign's request; see :meth:`pate.masking.ahead.party.PartyAhead.bundles`.
 
-        Args:
-            key: of the campaign that asks, 32 bytes.
-            campaign: its id.
-            asked: the server's request.
-
-        There are none for a roster with an earlier sealing key of ours: the server takes the present
-        one from our description, and asks again.
+        There are none for a roster with an earlier sealing key of ours: the server takes the
+        present one from our description, and asks again.
         """
         roster = ahead.roster_from_wire(asked)
         identity = self._identity.public_key().public_bytes_raw()
@@ -141,16 +130,10 @@ class AheadVotes:
         check: Callable[[Counts], None],
         record: Callable[[Counts], None],
     ) -> vote_pb2.MaskedAhead:
-        """Mask our votes, with our noise share if the campaign uses them.
+        """Mask our votes on our own copy of the queries, with our noise share if the campaign uses them.
 
-        Args:
-            campaign: checked, with its terms.
-            asked: the server's request.
-            hashes: of its queries, in its order, of our own copy.
-            votes: computes the votes, (rows, classes) int64.
-            check: compares them with all earlier votes.
-            record: does so, too, and records them in the party's ledger; called after their noise
-                is durable, and before they leave.
+        ``check`` compares them with all earlier votes; ``record`` does so, too, and records them in
+        the party's ledger, after their noise is durable, and before they leave.
         """
         name = campaign.id.hex()
         if not self._party.takes_part(campaign.id):
@@ -198,13 +181,7 @@ class AheadVotes:
     def opening(
         self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskOpeningAhead, *, allow_other: bool
     ) -> vote_pb2.Opening:
-        """Reveal the shares that unmask the sum of one list of survivors.
-
-        Args:
-            campaign: checked, with its terms.
-            asked: the server's request.
-            allow_other: whether another campaign may have unmasked the same queries.
-        """
+        """Reveal the shares that unmask the sum of one list of survivors."""
         round_, batch, hashes = self._round(campaign, asked.attempt)
         given = (
             masked.signatures_from_wire(asked.masked),

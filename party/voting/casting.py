@@ -41,9 +41,8 @@ _AT_A_TIME: Final = 500
 class Casting:
     """How votes on a batch are computed.
 
-    Attributes:
-        source: digest of all that they depend on, besides the queries.
-        compute: given places in the batch, (n,) int64, returns (n, classes) int64 votes on their queries.
+    ``source`` is a digest of all that they depend on, besides the queries; ``compute`` returns the
+    votes on queries at (n,) places in the batch.
     """
 
     source: bytes
@@ -64,13 +63,6 @@ class Casting:
         of them count. One release is cast on the whole batch: it depends on all its queries, the public set
         and the code; of records also on limits and clipping, in rounds on the model that is shown, which
         the batch's digest covers, and in a series on who votes. Stored votes must match all of these.
-
-        Args:
-            who: votes.
-            public: the public set.
-            batch: the queries.
-            campaign: its terms.
-            voters: the records that vote in a campaign of a series.
         """
         code, about = code_in(campaign), campaign.code.encode()
         classes, rows = tuple(campaign.classes), tuple(batch.rows)
@@ -100,13 +92,7 @@ class Casting:
         return cls(source, compute)
 
     def votes(self, store: Path, classes: tuple[str, ...], hashes: Sequence[bytes]) -> Counts:
-        """Return the votes on a batch; those that are stored are not computed again.
-
-        Args:
-            store: file of stored votes.
-            classes: of the campaign, in the order of the columns.
-            hashes: of the queries.
-        """
+        """Return the votes on a batch; those that are stored are not computed again."""
         cache = VoteCache(store, ensemble=self.source, classes=classes)
         return cache.votes(hashes, self.compute, before_store=lambda: reach("voting"))
 
@@ -147,12 +133,9 @@ class VoteCache:
         compute: Callable[[NDArray[np.int64]], Counts],
         before_store: Callable[[], None] = lambda: None,
     ) -> Counts:
-        """Return (queries, classes) int64 votes, computing and storing missing ones.
+        """Return (queries, classes) int64 votes by row hashes, computing and storing missing ones.
 
-        Args:
-            queries: row hashes, one per query.
-            compute: given the positions that are missing, returns their votes in that order.
-            before_store: called between the two.
+        ``compute`` gets the positions that are missing; ``before_store`` is called between the two.
         """
         stored = self._load(queries)
         missing = [at for at, query in enumerate(queries) if query not in stored]

@@ -46,13 +46,7 @@ _NUMERIC_DATE: Final = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[0
 
 
 def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) -> list[Problem]:
-    """Return warnings about the columns.
-
-    Args:
-        inputs: the party's records, as they are read.
-        schema: of the campaign's inputs, None if not known yet.
-        told: columns reported elsewhere: label, group, dropped ones, and those with unreadable cells.
-    """
+    """Return warnings about the columns that are not reported elsewhere: ``told`` are."""
     if not isinstance(inputs, Table):
         return []
     known = None if schema is None else schema.numeric
@@ -119,13 +113,9 @@ def alike(what: str, names: Collection[str]) -> list[Problem]:
 def described(inputs: Inputs, odd: Odd, *, counts: bool) -> list[str]:
     """Return a line for each column: its kind, the form of its cells, and what is read as missing.
 
-    In a wide table, columns that look like no feature or have missing cells come first, and the rest
-    are counted.
-
-    Args:
-        inputs: the party's records, as they are read.
-        odd: the problems found while reading.
-        counts: whether to report how many cells are missing per word, or only the words.
+    In a wide table, columns that look like no feature or have missing cells come first, and the
+    rest are counted. ``counts``: whether to report how many cells are missing per word, or only the
+    words.
     """
     if not isinstance(inputs, Table):
         return []

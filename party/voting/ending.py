@@ -33,14 +33,7 @@ class Ending:
     """The end of a campaign for a party.
 
     Attributes:
-        campaign: its id, hexadecimal.
-        queries_asked: queries that the server put to its mechanism.
-        labels_released: labels released by the server.
         epsilon: the campaign's cap towards the public, data-independent.
-        delta: of the cap.
-        unit: of privacy: ``record``, ``patient`` or ``party``.
-        adjacency: of neighbouring data sets.
-        records_vote: whether records voted instead of teachers.
         observer: against whom it holds.
         votes_given: queries that this party answered for the campaign.
         answer: what was voted for, the text of an :class:`~pate.answers.Answer`.
@@ -63,14 +56,7 @@ class Ending:
 
     @classmethod
     def of(cls, campaign: bytes, finish: vote_pb2.Finish, offer: Offer, asked: int) -> Self:
-        """Return the end that a server reports.
-
-        Args:
-            campaign: its id.
-            finish: the server's message, checked.
-            offer: of the campaign in our ledger.
-            asked: queries that we answered for it.
-        """
+        """Return the end that a server reports; we answered ``asked`` queries."""
         return cls(
             campaign=campaign.hex(),
             queries_asked=finish.queries_asked,
@@ -90,16 +76,10 @@ class Ending:
 
 
 def check_ending(finish: vote_pb2.Finish, offer: Offer, asked: int) -> None:
-    """Check that a campaign ends with the guarantee that we accepted.
+    """Check that a campaign ends with the guarantee that we accepted; ProtocolError otherwise.
 
-    Args:
-        finish: the server's message.
-        offer: of the campaign in our ledger.
-        asked: queries that we answered for it.
-
-    Raises:
-        ProtocolError: for another delta, a larger epsilon than announced, or one that differs from
-            the cap; or if it ended as if it had asked for no votes, and had ours.
+    That is for another delta, a larger epsilon than announced, or one that differs from the cap; or
+    if it ended as if it had asked for no votes, and had ours.
     """
     if finish.cause and asked:
         raise ProtocolError("a campaign that had votes of ours ended as if it had asked for none")

@@ -51,15 +51,7 @@ class _Attempt:
 
 
 class MaskedVotes:
-    """Takes a party through the five steps of masked sums.
-
-    Args:
-        name: of the party.
-        identity: its signing key.
-        ledger: its own; it has an unmasking before the shares leave.
-        shares: its stored noise shares, one per batch.
-        noise: their source.
-    """
+    """Takes a party through the five steps of masked sums; the ledger has an unmasking before it happens."""
 
     def __init__(
         self,
@@ -84,13 +76,7 @@ class MaskedVotes:
         asked: vote_pb2.AskKeys,
         hashes: Sequence[bytes],
     ) -> vote_pb2.MaskingKeys:
-        """Start an attempt, which ends an earlier one in this campaign.
-
-        Args:
-            campaign: checked, with its terms.
-            asked: the attempt and its batch.
-            hashes: of its queries, in its order, of our own copy.
-        """
+        """Start an attempt on our own copy of a batch, which ends an earlier one in this campaign."""
         ongoing = self._open.get(campaign.id)
         if (
             ongoing is not None
@@ -136,14 +122,9 @@ class MaskedVotes:
     ) -> vote_pb2.MaskedVotes:
         """Mask our votes, with our noise share if the campaign uses them.
 
-        Args:
-            campaign: checked, with its terms.
-            asked: the server's request.
-            votes: computes the votes, (rows, classes) int64.
-            check: compares them with all earlier votes.
-            record: does so, too, and records them in the party's ledger; called before they leave,
-                and after their noise is durable: so for every answer in a ledger, or in an earlier
-                copy of it, the noise is stored.
+        ``check`` compares them with all earlier votes. ``record`` does so, too, and records them in
+        the party's ledger, before they leave and after their noise is durable: so for every answer
+        in a ledger, or in an earlier copy of it, the noise is stored.
         """
         ongoing = self._held(campaign, asked.attempt)
         values = votes()
@@ -187,13 +168,7 @@ class MaskedVotes:
     def opening(
         self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskOpening, *, allow_other: bool
     ) -> vote_pb2.Opening:
-        """Reveal the shares that unmask the sum, if no other survivors were used before.
-
-        Args:
-            campaign: checked, with its terms.
-            asked: the server's request.
-            allow_other: whether another campaign may have unmasked the same queries.
-        """
+        """Reveal the shares that unmask the sum, if no other survivors were used before."""
         ongoing = self._held(campaign, asked.attempt)
         opening = ongoing.masking.unmask(masked.signatures_from_wire(asked.signatures))
         self._ledger.open_batch(

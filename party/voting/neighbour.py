@@ -60,9 +60,7 @@ class NeighbourVotes(OfRecords):
     """A party's records, ready to vote.
 
     Attributes:
-        records: of the party.
         key: its secret, at most 64 bytes: decides which records of a patient vote.
-        say: prints a line on the party's screen.
         known_by: how their file was read, in words.
         coded: the last dense codes of all of them, by what they depend on: rounds ask for them again.
     """
@@ -122,23 +120,12 @@ class NeighbourVotes(OfRecords):
         voters: Places | None = None,
         shown: RoundModel | None = None,
     ) -> Counts:
-        """Return the number of records that vote at each query for each class.
+        """Return (queries, m) int64: the records that vote at each query for each class, in the code's units.
 
-        In rounds it is the sum of their residuals, of a patient cut as a whole. A count of more than
-        ``most_votes`` votes is clipped, which does not increase the sensitivity.
-
-        Args:
-            public: the whole public set: the feature space is fitted on it.
-            rows: of it, the queries, each once.
-            classes: the campaign's m classes; the data's are among them.
-            votes_per_patient: most votes of one patient; None: each record has one vote.
-            most_votes: most votes that are sent on one count.
-            code: at which queries a record votes, and what it says.
-            voters: indices of the records that vote; None: all, or as many of a patient as may.
-            shown: the model of a round after the first, in which all records vote.
-
-        Returns:
-            (queries, m) int64, in units of the code.
+        In rounds it is the sum of their residuals, of a patient cut as a whole. A count of more
+        than ``most_votes`` votes is clipped, which does not increase the sensitivity. The feature
+        space is fitted on all of ``public``. Without ``voters`` all vote, or as many of a patient
+        as may. ``shown`` is the model of a round after the first, in which all records vote.
         """
         require_answer(code, self.answer)
         try:

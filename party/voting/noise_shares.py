@@ -50,11 +50,7 @@ _RANGE: Final = np.iinfo(np.int32)
 
 
 class NoiseShares:
-    """Integer noise on disk, by campaign and batch.
-
-    Args:
-        path: the file; created if absent, readable only by its owner.
-    """
+    """Integer noise on disk, by campaign and batch, in a file that only its owner can read."""
 
     def __init__(self, path: Path) -> None:
         self._file = DurableFile(path, _SCHEMA, _APPLICATION_ID)
@@ -68,18 +64,9 @@ class NoiseShares:
         *,
         answered: bool,
     ) -> NDArray[np.int64]:
-        """Return the noise that this party adds to a batch: drawn once, then always the same.
+        """Return the noise that this party adds to the votes on a batch: drawn once, then always the same.
 
-        Args:
-            campaign: id.
-            batch: digest of its queries.
-            votes: (rows, classes) int64, to be hidden.
-            draw: given a number n, returns (n,) int64 independent draws.
-            answered: whether the batch is answered in the ledger: then there must be a share, or it
-                is lost.
-
-        Returns:
-            (rows, classes) int64, votes.
+        If the batch is answered in the ledger there must be a share, or it is lost.
         """
         if votes.ndim != 2 or votes.dtype != np.int64:
             raise UsageError(f"votes are {votes.dtype} of shape {votes.shape}")
@@ -147,16 +134,7 @@ def with_noise(
     *,
     answered: bool,
 ) -> Counts:
-    """Return votes with this party's noise share, if the campaign uses them.
-
-    Args:
-        campaign: checked, with its terms.
-        batch: as requested.
-        votes: (rows, classes) int64.
-        stored: all shares of the party.
-        noise: source of a new one.
-        answered: as in :meth:`NoiseShares.share`.
-    """
+    """Return votes with this party's noise share, if the campaign uses them."""
     law = shares_of(campaign, batch.round)
     if law is None:
         return votes

@@ -19,7 +19,6 @@ from party.voting.request import nobody_votes
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.data.cells import PLAIN, Reading
-from pate.data.checks import require_trainable
 from pate.data.encoded import require_encoder
 from pate.data.files.images import sizes_differ
 from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
@@ -27,6 +26,7 @@ from pate.data.labels import can_be_class, sorted_classes
 from pate.data.locate import raw_at
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
+from pate.data.records import require_trainable
 from pate.data.schema import Schema
 from pate.errors import DataError, PateError, ProtocolError, UsageError
 from protos.bounds import check_classes
@@ -48,12 +48,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFile:
-    """The options about the party's records; each field is the option of that name.
-
-    Attributes:
-        reading: --decimal, --thousands and --missing.
-        encoder: the open one of --encoder, or of a campaign.
-    """
+    """The options about the party's records by their names, and the open encoder."""
 
     data: Path
     label: str | None = None
@@ -70,11 +65,7 @@ class OwnFile:
 
     @classmethod
     def of(cls, options: OwnOptions, encoder: Embedder | None = None) -> Self:
-        """Return the data options of a command, with the open encoder of ``--encoder``.
-
-        Raises:
-            UsageError: if no data is named.
-        """
+        """Return the data options of a command, with the open encoder of ``--encoder``."""
         if options.data is None:
             raise UsageError("no data is named: --data")
         return cls(
@@ -126,15 +117,8 @@ class OwnFile:
     ) -> tuple[Dataset, Odd]:
         """Return the usable records, and the problems of others.
 
-        Args:
-            schema: of the campaign's inputs; None: not known yet.
-            classes: the campaign's class list; None: none, or not known yet.
-            none_fits: as of :func:`pate.data.read.read_dataset`.
-
-        Raises:
-            DataError, SchemaError, UsageError: as :func:`pate.data.read.read_dataset`; with
-                ``strict`` for every cell and record that would be excluded, unless ``none_fits``: what a
-                campaign chooses must not make one record refuse it.
+        With ``strict`` each cell or record that would be excluded is an error, unless
+        ``none_fits``: what a campaign chooses must not make one record refuse it.
         """
         of_class = self.answer == CLASS
         if self.classes is not None:
@@ -173,12 +157,6 @@ class OwnFile:
         """Check before a record is read that the encoder of a campaign's inputs is here, if they need one.
 
         An archive may have embeddings already: it is looked into when it is read.
-
-        Args:
-            line: the schema of the campaign's inputs.
-
-        Raises:
-            NoEncoderError, SchemaError: as :func:`pate.data.encoded.require_encoder`.
         """
         schema = Schema.parse(line)
         if schema.encoder is not None and not self.data.name.casefold().endswith(".npz"):
@@ -190,11 +168,7 @@ class GaveUpError(Exception):
 
 
 def require_sendable(classes: tuple[str, ...]) -> None:
-    """Check before hours of training that classes can be sent to a server.
-
-    Raises:
-        DataError: if they cannot.
-    """
+    """Check before hours of training that classes can be sent to a server."""
     try:
         # A single class is allowed here: records may vote only for it.
         check_classes(classes if len(classes) > 1 else (*classes, "-"))
@@ -211,56 +185,62 @@ def _none_takes_part(odd: Odd) -> str:
     return "none of our records can take part in this campaign" + (f": {WINDOW}" if deep else "")
 
 
-class OwnVoters:
-    """The voters of a party: its teachers, its records, or either.
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """How many teachers a party trains, when, and how.
 
-    Args:
-        file: the party's records.
-        teachers: k; None: it has no teachers.
+    Attributes:
+        teachers: k.
         takes_wanted: whether k is what a campaign wants, if it wants a number: the owner states none.
         later: whether they are trained only once a campaign asks for them.
-        records: whether its records vote in a campaign of neighbour votes.
-        encoders: received from servers; None: the file has its own, or the site's policy accepts none.
         model: kind of teacher.
         device: for networks.
         home: the party's state directory.
+        shown: context manager during training, which provides a callback for the number of teachers
+            done and k.
+    """
+
+    teachers: int
+    takes_wanted: bool = False
+    later: bool = False
+    model: str
+    device: str
+    home: Path
+    shown: Callable[[], AbstractContextManager[Callable[[int, int], None]]]
+
+    def number(self, wanted: int | None) -> int:
+        """Return k: the owner's number, else what a campaign wants. No record of ours has a say in it."""
+        return wanted if wanted and self.takes_wanted else self.teachers
+
+
+class OwnVoters:
+    """The voters of a party: its teachers, its records, or either.
+
+    Attributes:
+        training: of its teachers; None: it has none.
+        records: whether its records vote in a campaign of neighbour votes.
+        encoders: received from servers; None: the file has its own, or the site's policy accepts none.
         key: its secret that decides shards, at most 64 bytes.
-        say: prints a line on the party's own screen.
-        warn: prints a warning.
-        training: context manager during training, which provides a callback for the number of
-            teachers done and k.
     """
 
     def __init__(
         self,
         file: OwnFile,
         *,
-        teachers: int | None,
-        takes_wanted: bool = False,
-        later: bool = False,
+        training: Training | None,
         records: bool,
-        model: str,
-        device: str,
-        home: Path,
         key: bytes,
         say: Callable[[str], None],
         warn: Callable[[str], None],
-        training: Callable[[], AbstractContextManager[Callable[[int, int], None]]],
         encoders: Encoders | None = None,
     ) -> None:
         self._file = file
         self.encoders = encoders
-        self._teachers = teachers
-        self._takes_wanted = takes_wanted
-        self._later = later
+        self._training = training
         self._votes = records
-        self._model = model
-        self._device = device
-        self._home = home
         self._key = key
         self._say = say
         self._warn = warn
-        self._training = training
         self._asked: tuple[Schema | None, Classes] = (None, None)
         self._held: Dataset | None = None
         self._records: NeighbourVotes | None = None
@@ -279,20 +259,11 @@ class OwnVoters:
         wanted: int | None = None,
         stops: Callable[[], bool] = lambda: False,
     ) -> Dataset | None:
-        """Read, and train, before a campaign is known; its terms are decisive later.
+        """Read, and train, before a campaign is known, by what the last one had.
 
-        Returns None for records that need a campaign's window or encoder.
-
-        Args:
-            schema: of the public set that we have, or of the last campaign, or None.
-            classes: of the last campaign, or None.
-            is_guess: whether the next campaign may differ, so that a mismatch is not yet an error.
-            wanted: number of teachers that the last campaign wanted; None: none.
-            stops: whether to leave off, asked after each teacher.
-
-        Raises:
-            PateError: if nothing could vote.
-            GaveUpError: if ``stops`` said so.
+        The terms are decisive later: ``is_guess`` says that a mismatch is not yet an error. Returns
+        None for records that need a campaign's window or encoder. GaveUpError if ``stops``, asked
+        after each teacher.
         """
         if self.encoders is not None and self._file.needs_encoder:
             self._say("the data are read once a campaign is known, by its encoder if it has one")
@@ -302,8 +273,8 @@ class OwnVoters:
         except DeepImagesError as error:
             self._warn(f"the data are read once a campaign is known: {error}")
             return None
-        if self._teachers is not None and not self._later:
-            teachers = self._number(wanted)
+        if self._training is not None and not self._training.later:
+            teachers = self._training.number(wanted)
             require_trainable(dataset, teachers)
             self._trained(dataset, teachers, stops)
         return dataset
@@ -317,12 +288,7 @@ class OwnVoters:
             return self._read(None, None)
 
     def require_fit(self, campaign: vote_pb2.Campaign) -> None:
-        """Check what our options say of a campaign, before a record is read for it.
-
-        Raises:
-            NoEncoderError: if only the campaign's encoder can read them, and it is not here.
-            SchemaError: if nothing of ours votes in it, or its classes lack one of --classes.
-        """
+        """Check what our options say of a campaign, before a record is read for it."""
         self._require_vote(campaign)
         self._with_encoder(campaign)
         self._file.require_encoder(campaign.schema)
@@ -330,15 +296,10 @@ class OwnVoters:
             columns_of(self._file.classes, campaign.classes)
 
     def read(self, campaign: vote_pb2.Campaign) -> NeighbourVotes:
-        """Return our records as read for a campaign.
+        """Return our records as read for a campaign; no teacher is trained.
 
-        No teacher is trained. If none of the records can be used, none of them votes: that is no error, since
-        it can depend on one record.
-
-        Raises:
-            NoEncoderError: if only the campaign's encoder can read them, and it is not here.
-            SchemaError: if they are not of the campaign's kind, or cannot vote in it.
-            DataError: if the file cannot be read.
+        If none of the records can be used, none of them votes: that is no error, since it can
+        depend on one record.
         """
         self._require_vote(campaign)
         schema = self._with_encoder(campaign)
@@ -350,7 +311,7 @@ class OwnVoters:
         return self._records
 
     def _require_vote(self, campaign: vote_pb2.Campaign) -> None:
-        if not (self._votes if campaign.most_votes else self._teachers is not None):
+        if not (self._votes if campaign.most_votes else self._training is not None):
             raise nobody_votes(campaign)
         require_answer(code_in(campaign), self._file.answer, of_teachers=not campaign.most_votes)
 
@@ -364,16 +325,7 @@ class OwnVoters:
     def voters(
         self, campaign: vote_pb2.Campaign, stops: Callable[[], bool] = lambda: False
     ) -> Ensemble | Averaged | NeighbourVotes:
-        """Return the voters of a campaign, with trained teachers; errors as above.
-
-        Args:
-            campaign: its terms.
-            stops: as of :meth:`ahead`.
-
-        Raises:
-            DiskError: if teachers cannot be stored.
-            GaveUpError: if ``stops`` said so.
-        """
+        """Return the voters of a campaign, with trained teachers; GaveUpError as of :meth:`ahead`."""
         found = self.read(campaign)
         if campaign.most_votes:
             return found
@@ -384,7 +336,8 @@ class OwnVoters:
     def _averages(self, campaign: vote_pb2.Campaign) -> bool:
         """Whether only the mean of our teachers counts, and the owner states no kind of them."""
         code = code_in(campaign)
-        return code.of_teachers and not code.answer.of and self._model == "auto"
+        auto = self._training is not None and self._training.model == "auto"
+        return auto and code.of_teachers and not code.answer.of
 
     def _averaged(self, dataset: Dataset, teachers: int) -> Averaged:
         last = self._mean
@@ -397,19 +350,22 @@ class OwnVoters:
 
     def weight(self, campaign: vote_pb2.Campaign) -> int:
         """Return the sum of our vote rows, or for records the largest count."""
-        return campaign.most_votes or self._number(campaign.wanted_teachers)
-
-    def _number(self, wanted: int | None) -> int:
-        """Return k: the owner's number, else what a campaign wants. No record of ours has a say in it."""
-        return wanted if wanted and self._takes_wanted else self._teachers or 0
+        teachers = 0 if self._training is None else self._training.number(campaign.wanted_teachers)
+        return campaign.most_votes or teachers
 
     def _trained(self, dataset: Dataset, teachers: int, stops: Callable[[], bool]) -> Ensemble:
-        last = self._ensemble
+        last, how = self._ensemble, self._training
+        if how is None:
+            raise ValueError("this party has no teachers")
         if last is None or last[0] is not dataset or last[1] != teachers:
             if last is not None:
                 self._say("the campaign's terms are other ones than expected: training again")
+            if how.takes_wanted and teachers != TEACHERS_EACH:
+                self._say(
+                    f"{teachers} teachers, as the campaign wants: --teachers states another number"
+                )
             self._warn_of_few(dataset, teachers)
-            with self._training() as progress:
+            with how.shown() as progress:
 
                 def moved(done: int, total: int) -> None:
                     progress(done, total)
@@ -419,9 +375,9 @@ class OwnVoters:
                 made = train_ensemble(
                     dataset,
                     teachers=teachers,
-                    model=self._model,
-                    device=self._device,
-                    home=self._home,
+                    model=how.model,
+                    device=how.device,
+                    home=how.home,
                     key=self._key,
                     progress=moved,
                     few_fit=True,
@@ -431,11 +387,7 @@ class OwnVoters:
         return last[2]
 
     def _warn_of_few(self, dataset: Dataset, teachers: int) -> None:
-        """Say which number of teachers is trained, if it is not ours, and whether our records are too few."""
-        if self._takes_wanted and teachers != TEACHERS_EACH:
-            self._say(
-                f"{teachers} teachers, as the campaign wants: --teachers states another number"
-            )
+        """Warn if our records are too few for so many teachers."""
         what, units = "records", len(dataset)
         if dataset.groups is not None:
             what, units = "patients", len(set(dataset.groups.tolist()))

@@ -42,12 +42,7 @@ class Pieces:
         self._known: dict[int, bytes] = {}
 
     def take(self, of: bytes, piece: vote_pb2.PublicPiece) -> list[bytes] | None:
-        """Process one piece, in any order; return all in theirs once they are there.
-
-        Args:
-            of: the hash of the whole.
-            piece: well formed, so that its size and their number are bounded.
-        """
+        """Process one piece of the whole with hash ``of``, in any order; return all once there."""
         if (of, piece.pieces) != self._of:
             self._of, self._known = (of, piece.pieces), {}
         self._known[piece.index] = piece.content
@@ -59,15 +54,7 @@ class Pieces:
 
 
 class PublicSets:
-    """Finds or receives the public set of a campaign.
-
-    Args:
-        folder: of received ones.
-        own: the party's own copy of one, or None.
-
-    Attributes:
-        own: content hash of the own copy, or None.
-    """
+    """Finds or receives the public set of a campaign; ``own`` is the content hash of the party's copy."""
 
     def __init__(self, folder: Path, own: Inputs | None) -> None:
         self._folder = folder
@@ -132,12 +119,7 @@ class PublicSets:
 
 
 class Encoders:
-    """Finds or receives the encoder of a campaign.
-
-    Args:
-        folder: of received ones, a folder each.
-        opened: opens the encoder of a folder, after a trial of one input.
-    """
+    """Finds or receives the encoder of a campaign, and opens it after a trial of one input."""
 
     def __init__(self, folder: Path, opened: Callable[[Path], Reader]) -> None:
         self._folder = folder

@@ -58,11 +58,7 @@ class Ensemble(Voting, Protocol):
 
 
 def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:
-    """Check that our teachers, or our records, can serve a campaign.
-
-    Raises:
-        SchemaError: with what to do, if they cannot.
-    """
+    """Check that our teachers, or our records, can serve a campaign."""
     if campaign.unit == "patient" and ensemble.unit != "patient":
         raise SchemaError(
             "the campaign protects patients, but our data has only records; "
@@ -108,11 +104,7 @@ def other_classes(ours: tuple[str, ...], agreed: tuple[str, ...]) -> str:
 
 
 def check_on_roster(campaign: vote_pb2.Campaign, name: str, identity: bytes, teachers: int) -> None:
-    """Check our entry on the roster.
-
-    Raises:
-        ProtocolError: otherwise.
-    """
+    """Check our entry on the roster."""
     for member in campaign.terms.roster:
         if (member.name, member.identity) == (name, identity):
             if member.teachers == teachers:

@@ -47,13 +47,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SeriesVoters:
-    """The records that vote in one campaign of a series.
+    """The records that vote in one campaign of a series, and the hashes of their votes, both ascending.
 
-    Attributes:
-        rows: their indices, ascending.
-        units: hashes of their votes, ascending; 16 bytes each.
-        known_by: digest, hex, of what these hashes depend on besides the units: the party's key, how it reads
-            its file, and what the campaign chooses.
+    ``known_by`` is what these hashes depend on besides the units: the party's key, how it reads its
+    file, and what the campaign chooses.
     """
 
     rows: Places
@@ -66,16 +63,7 @@ def series_voters(
 ) -> SeriesVoters:
     """Return the records that vote in a campaign of a series; none is a valid answer.
 
-    Args:
-        records: of the party.
-        offer: terms of the campaign.
-        key: secret of the party.
-        voted: as above.
-        cap: votes of a patient in the whole series; None: each record has one.
-
-    Raises:
-        ProtocolError: if the campaign protects patients, and our data names none; or records, and they are
-            embeddings.
+    ``cap`` is the votes of a patient in the whole series; None: each record has one.
     """
     hashes = _Hashes(key, offer)
     groups = records.records.groups
@@ -138,12 +126,7 @@ class _Hashes:
         return hmac.digest(self._key, json.dumps(parts).encode(), "sha256")[:UNIT_BYTES]
 
     def copies(self, contents: Sequence[bytes], groups: Sequence[str] | None = None) -> list[bytes]:
-        """Return the hash of each record's own vote; of equal records each copy has another one.
-
-        Args:
-            contents: 32 bytes of each record.
-            groups: the patient of each; records of two patients are never equal. None: no patients.
-        """
+        """Return the hash of each record's own vote; of equal records of one patient each has another one."""
         seen: Counter[tuple[str, ...]] = Counter()
         made = []
         for at, content in enumerate(contents):

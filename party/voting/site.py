@@ -30,15 +30,7 @@ def _now() -> datetime:
 
 
 class Site:
-    """A party's control over its own votes.
-
-    Args:
-        policy: of the site.
-        ledger: of the site.
-        pinned: the campaign key of its enrolment, 32 bytes; None: not enrolled.
-        ask: asks the operator a question; None: no operator.
-        clock: local time.
-    """
+    """A party's control over its own votes; ``pinned`` is the campaign key of its enrolment."""
 
     def __init__(
         self,
@@ -65,63 +57,32 @@ class Site:
         return self._policy.allow_other
 
     def consider(self, offer: Offer) -> None:
-        """Apply our rules to a campaign, before any of our data is read for it; records nothing.
-
-        Raises:
-            RefusedError: if the policy does not allow it, or its terms have changed.
-        """
+        """Apply our rules to a campaign, before any of our data is read for it; records nothing."""
         self._admit(offer, None, None)
 
     def join(self, offer: Offer) -> None:
-        """Join a campaign, durably.
-
-        Raises:
-            RefusedError: if the policy does not allow it, or its terms have changed.
-            DiskError: if it cannot be recorded.
-        """
+        """Join a campaign, durably."""
         self._admit(offer, None, None)
         self.ledger.join(offer)
         reach("offer-recorded")
 
     def admit(self, offer: Offer, answer: Answer) -> None:
-        """Check that votes on a batch may be computed, and record the terms durably.
-
-        Args:
-            offer: of the request.
-            answer: the votes, without tags, which are not known yet.
-
-        Raises:
-            RefusedError: if the policy does not allow it, its terms have changed, or earlier votes
-                conflict.
-        """
+        """Check that votes on a batch may be computed, their tags unknown, and record the terms durably."""
         self._admit(offer, answer.batch, answer.hashes)
         self.ledger.join(offer)
         self.check(offer, answer)
 
     def check(self, offer: Offer, answer: Answer) -> None:
-        """Compare votes that may leave with earlier ones; see :mod:`party.ledger.sent_votes`.
-
-        Raises:
-            RefusedError: if they conflict.
-        """
+        """Compare votes that may leave with earlier ones; see :mod:`party.ledger.sent_votes`."""
         self.ledger.check_answer(offer, answer, allow_other=self.allows_again)
 
     def answer(self, offer: Offer, answer: Answer) -> None:
-        """Record, durably, that votes on a batch, with their tags, are about to leave.
-
-        Raises:
-            RefusedError: if earlier votes conflict with them.
-            DiskError: if it cannot be recorded; then nothing leaves.
-        """
+        """Record, durably, that votes on a batch, with their tags, are about to leave."""
         self.ledger.answer(offer, answer, allow_other=self.allows_again)
         reach("answer-recorded")
 
     def known(self, key: bytes, campaign: bytes) -> Offer:
-        """Return the terms of a joined campaign whose own key signed the request.
-
-        Raises:
-            RefusedError: otherwise.
-        """
+        """Return the terms of a joined campaign whose own key signed the request."""
         held = self.ledger.offer_of(campaign.hex())
         if held is None:
             raise RefusedError("a step of a campaign that this party has not joined")
@@ -130,20 +91,12 @@ class Site:
         return held
 
     def compare(self, offer: Offer) -> None:
-        """Compare the terms of a request with those of the campaign that this party has joined.
-
-        Raises:
-            RefusedError: if it has joined none, or other terms, or the request has another key.
-        """
+        """Compare the terms of a request with those of the campaign that this party has joined."""
         self.known(offer.key, bytes.fromhex(offer.campaign))
         self.ledger.view(offer, None, None)
 
     def require_open(self, campaign: bytes) -> None:
-        """Check that a campaign, joined or not, may still ask for votes.
-
-        Raises:
-            RefusedError: if it has ended.
-        """
+        """Check that a campaign, joined or not, may still ask for votes."""
         record = self.ledger.find(campaign.hex())
         if record is not None and record.ending is not None:
             raise RefusedError(

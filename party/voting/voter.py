@@ -99,13 +99,7 @@ class _Request:
 class _Preparation:
     """The reading and training for one campaign, in a thread, after we have said that we prepare.
 
-    Attributes:
-        offer: of the campaign.
-        campaign: its terms.
-        begun: whether the thread was started.
-        over: set when it has ended.
-        error: why it failed, to be met by the next request; None if it did not.
-        abandoned: whether another campaign is asked for meanwhile.
+    ``error`` is met by the next request; ``abandoned``: another campaign is asked for meanwhile.
     """
 
     offer: Offer
@@ -123,17 +117,7 @@ class _Preparation:
 class Voter:
     """Answers the server's requests for one party.
 
-    Args:
-        name: of the party.
-        identity: its signing key.
-        ensemble: its trained teachers, or None if it has none.
-        records: its voting records, or None.
-        own: creates either, from its file as read for the campaign; then the two are None.
-        home: of public sets and stored votes.
-        site: its policy and ledger.
-        noise: source of its noise shares.
-        public: its own copy of the public set, or None to be sent one.
-        say: prints a line on the party's own screen.
+    It has teachers or records, or ``own`` creates either, from its file as read for the campaign.
     """
 
     def __init__(
@@ -181,11 +165,7 @@ class Voter:
         self._preparation: _Preparation | None = None
 
     def handle(self, body: bytes) -> bytes:
-        """Answer one request.
-
-        Raises:
-            ProtocolError: if the bytes are not a request, which cannot be answered.
-        """
+        """Answer one request; ProtocolError if the bytes are none, which cannot be answered."""
         self.error = None
         try:
             offer, request = wire.read_request(body, self._campaigns)
@@ -359,15 +339,7 @@ class Voter:
                 raise ProtocolError("a request of no known kind")
 
     def prepare(self, offer: Offer, campaign: vote_pb2.Campaign) -> None:
-        """Check that we may take part in a campaign, and train its teachers; join nothing.
-
-        Args:
-            offer: of the campaign.
-            campaign: its terms, as far as known.
-
-        Raises:
-            PateError: if we may not, or cannot.
-        """
+        """Check that we may take part in a campaign, and train its teachers; join nothing."""
         self._check(offer, campaign)
         self._who(campaign)
 
@@ -423,9 +395,6 @@ class Voter:
         """Return whether we answer that we prepare: once for each campaign, before any record is read for it.
 
         Always, whatever is read or trained already: that could depend on a record.
-
-        Raises:
-            PateError: if the terms do not fit us, or the preparation has failed.
         """
         now = self._preparation
         if now is not None and now.is_for(offer, campaign) and now.over.is_set():
@@ -448,10 +417,7 @@ class Voter:
         return True
 
     def _accept_terms(self, offer: Offer, campaign: vote_pb2.Campaign) -> None:
-        """Check what the terms say before any of our records is read for them.
-
-        The site's own rules come first.
-        """
+        """Check what the terms say before a record is read for them; the site's own rules come first."""
         self._site.consider(offer)
         own = self._public.own
         if own is not None and own != campaign.public_set:
@@ -480,11 +446,7 @@ class Voter:
     def _who(
         self, campaign: vote_pb2.Campaign, stops: Callable[[], bool] = lambda: False
     ) -> Ensemble | NeighbourVotes:
-        """Return the voters of a campaign: our teachers or our records.
-
-        Raises:
-            SchemaError: if there are none.
-        """
+        """Return the voters of a campaign: our teachers or our records."""
         if self._own is not None:
             return self._own.voters(campaign, stops)
         found = self._records if campaign.most_votes else self._ensemble
@@ -539,11 +501,7 @@ class Voter:
     # --- votes ---------------------------------------------------------------------------
 
     def _asked(self, offer: Offer, campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> _Request:
-        """Check that votes on a batch are allowed. Nothing is computed yet.
-
-        Raises:
-            PateError: if they may not.
-        """
+        """Check that votes on a batch are allowed. Nothing is computed yet."""
         self._check(offer, campaign)
         own = self._identity.public_key().public_bytes_raw()
         check_on_roster(campaign, self._name, own, self._weight(campaign))
@@ -581,13 +539,7 @@ class Voter:
         return series_voters(records, offer, self._units_key, voted, cap)
 
     def _leave(self, how: Callable[[Offer, Answer], None], asked: _Request, votes: Counts) -> None:
-        """Compare votes that are about to leave with all earlier ones, or record them as well.
-
-        Args:
-            how: ``check`` or ``answer`` of our site.
-            asked: their request.
-            votes: of which only a keyed hash is stored.
-        """
+        """Compare votes that are about to leave with all earlier ones, or record their tags as well."""
         classes = asked.offer.classes or ()
         tags = tags_of(self._votes_key, asked.answer.hashes, classes, votes)
         how(asked.offer, replace(asked.answer, tags=tags))

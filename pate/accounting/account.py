@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.accounting.arrays import Floats, blocks, check_histograms, check_orders, check_positive
-from pate.accounting.bounds import confident, outlier, theorem3, theorem6
-from pate.accounting.bounds import threshold as check
+from pate.accounting.bounds import outlier, theorem3, theorem6, threshold
 from pate.accounting.bounds.sharp import GaussianSetting, bound_by_outcomes, sharp_bound
 from pate.accounting.conversion import best_order, check_delta, epsilon_from_rdp
+from pate.accounting.gate import Choice, least_for_public_proxy
 from pate.accounting.gdp import epsilon_from_delta
-from pate.accounting.publishing.gate import Choice, least_for_public_proxy
-from pate.accounting.publishing.nearby import Batch
-from pate.accounting.publishing.sanitised import Sanitised, least_sanitised
+from pate.accounting.nearby import Batch
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ ORDERS: Final = np.concatenate(
 #: Moments of the 2017 paper, as orders.
 MOMENTS_2017: Final = np.arange(2.0, 10.0)
 
-#: Orders tried for gates and noisy releases, as multiples of the bound's best order - 1.
+#: Orders tried for gates, as multiples of the bound's best order - 1.
 _RELEASE_ORDERS: Final = np.array([0.5, 0.65, 0.8])
 
 #: The meaning of each figure, by bound.
@@ -125,14 +123,12 @@ class Account:
         figures: by bound.
         gate: the gate of least epsilon that would open for such votes, if it was looked for and
             there is one.
-        sanitised: the noisy release of least epsilon, if it was looked for.
     """
 
     queries: int
     answered: float
     figures: dict[BoundName, Figures] = field(default_factory=dict)
     gate: Choice | None = None
-    sanitised: Sanitised | None = None
 
 
 def account(
@@ -146,7 +142,6 @@ def account(
     orders: ArrayLike = ORDERS,
     margins: ArrayLike | None = None,
     gate: bool = False,
-    sanitised: bool = False,
 ) -> Account:
     """Return the cost of answering every row of ``votes`` once.
 
@@ -155,18 +150,17 @@ def account(
         setting: the mechanism.
         delta: failure probability.
         neighbours: whom it protects.
-        tables: where tables of Theorem 6+ come from, for a gate or a noisy release.
+        tables: where tables of Theorem 6+ come from, for a gate.
         bounds: which ones; None for all that the mechanism has.
         orders: (orders,) Renyi orders to choose from.
         margins: (queries,) what the check looks at, if not the largest count: for
             Interactive-GNMax, max_j (n_j - r_j).
         gate: whether to look for a gate, which needs the bound ``sharp``: its parameters follow
             from the votes, so they must be public.
-        sanitised: whether to look for the 2018 paper's noisy release, likewise.
 
     Raises:
         AccountingError: for impossible votes, orders or parameters.
-        UsageError: for a bound that the mechanism does not have, or an unknown noisy release.
+        UsageError: for a bound that the mechanism does not have.
     """
     check_delta(delta)  # before a table is built for nothing
     counts = check_histograms(votes)
@@ -182,22 +176,14 @@ def account(
     wanted = tuple(bounds) if bounds else known
     if odd := [name for name in wanted if name not in known]:
         raise UsageError(f"this mechanism has no bound {odd[0]!r}; it has {', '.join(known)}")
-    known_release = isinstance(setting, GaussianSetting) and margins is None and "sharp" in wanted
-    if sanitised and not known_release:
-        raise UsageError(
-            "a sanitised epsilon is known for gnmax and confident-gnmax, by the bound sharp only"
-        )
     if isinstance(setting, LaplaceSetting):
         return _laplace(counts, setting, delta, neighbours, wanted, orders)
     seen = counts.max(axis=1) if margins is None else np.asarray(margins, np.float64)
     found = _gaussian(counts, seen, setting, delta, neighbours, wanted, orders)
-    if not (gate or sanitised) or "sharp" not in found.figures or margins is not None:
+    if not gate or "sharp" not in found.figures or margins is not None:
         return found
     batch = _batch(found, counts, setting, neighbours, tables)
-    if sanitised:
-        teachers = int(counts.sum(axis=1).max())
-        found = replace(found, sanitised=least_sanitised(batch, teachers, delta))
-    return replace(found, gate=least_for_public_proxy(batch, delta=delta)) if gate else found
+    return replace(found, gate=least_for_public_proxy(batch, delta=delta))
 
 
 def _laplace(
@@ -217,7 +203,9 @@ def _laplace(
         if name == "independent":
             rdp = len(counts) * theorem3.independent(epsilon0, at)
         else:
-            rdp = theorem3.total(log_q, epsilon0, at, sharp=name == "sharp")
+            rdp = np.zeros(len(at))
+            for part in blocks(len(log_q), len(at)):
+                rdp += theorem3.rdp(log_q[part], epsilon0, at, sharp=name == "sharp").sum(axis=0)
         figures[name] = Figures(rdp, at, delta)
     return Account(len(counts), float(len(counts)), figures)
 
@@ -235,7 +223,7 @@ def _gaussian(
     if setting.check is None:
         log_pass = np.zeros(len(counts))
     else:
-        log_pass = check.log_pass(seen, setting.threshold, setting.check)
+        log_pass = threshold.log_pass(seen, setting.threshold, setting.check)
     answered = float(np.exp(log_pass).sum())
     figures: dict[BoundName, Figures] = {}
     for name in wanted:
@@ -261,7 +249,7 @@ def _batch(
     neighbours: Neighbours,
     tables: Tables,
 ) -> Batch:
-    # A release counts at one order, somewhat below the best of the bound alone.
+    # A gate counts at one order, somewhat below the best of the bound alone.
     orders = np.unique(1.0 + _RELEASE_ORDERS * (found.figures["sharp"].best_orders[1] - 1.0))
     return Batch.of(
         counts,
@@ -283,13 +271,13 @@ def _published(
     law, k = setting.check, neighbours.votes
 
     def of_paper(seen: Floats, log_q: Floats) -> Floats:
-        checks = check.rdp_theorem6(seen, setting.threshold, law, k, orders)
-        log_pass = check.log_pass(seen, setting.threshold, law)
-        return confident.expected(log_pass, checks, theorem6.rdp(log_q, rate, orders))
+        checks = threshold.rdp_theorem6(seen, setting.threshold, law, k, orders)
+        log_pass = threshold.log_pass(seen, setting.threshold, law)
+        return threshold.expected(log_pass, checks, theorem6.rdp(log_q, rate, orders))
 
     def joint(seen: Floats, log_q: Floats) -> Floats:
         labels = theorem6.rdp(log_q, rate, orders)
-        return confident.joint(seen, setting.threshold, law, k, orders, labels)
+        return threshold.joint(seen, setting.threshold, law, k, orders, labels)
 
     return of_paper if name == "paper-2018" else joint
 

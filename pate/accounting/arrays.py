@@ -32,11 +32,7 @@ _BLOCK = 2**16
 
 
 def check_orders(orders: ArrayLike) -> Floats:
-    """Return Renyi orders as (orders,) float64.
-
-    Raises:
-        AccountingError: if there are none, or one is not finite and above 1.
-    """
+    """Return Renyi orders as (orders,) float64."""
     made = np.asarray(orders, np.float64)
     if made.ndim != 1 or not made.size:
         raise AccountingError(f"orders are a list of numbers, got shape {made.shape}")
@@ -46,11 +42,7 @@ def check_orders(orders: ArrayLike) -> Floats:
 
 
 def check_log_probabilities(values: ArrayLike, name: str = "log q") -> Floats:
-    """Return natural logarithms of probabilities as float64; -inf stands for 0.
-
-    Raises:
-        AccountingError: for NaN, or a value above 0.
-    """
+    """Return natural logarithms of probabilities as float64; -inf stands for 0."""
     made = np.asarray(values, np.float64)
     if not (made <= 0.0).all():
         raise AccountingError(f"{name} must be a logarithm of a probability, at most 0")
@@ -58,11 +50,7 @@ def check_log_probabilities(values: ArrayLike, name: str = "log q") -> Floats:
 
 
 def check_queries(log_q: ArrayLike) -> Floats:
-    """Return the log q of queries as (queries,) float64, -inf as a value whose cost is 0.
-
-    Raises:
-        AccountingError: for another shape, NaN, or a value above 0.
-    """
+    """Return the log q of queries as (queries,) float64, -inf as a value whose cost is 0."""
     checked = check_log_probabilities(log_q)
     if checked.ndim != 1:
         raise AccountingError(f"log q is one number per query, got shape {checked.shape}")
@@ -70,24 +58,8 @@ def check_queries(log_q: ArrayLike) -> Floats:
     return made
 
 
-def check_weights(weights: ArrayLike | None, queries: int) -> Floats:
-    """Return the multiplicity of each query as (queries,) float64; 1 for None.
-
-    Raises:
-        AccountingError: for another shape, or a weight that is negative or not finite.
-    """
-    made = np.ones(queries) if weights is None else np.asarray(weights, np.float64)
-    if made.shape != (queries,) or not (np.isfinite(made) & (made >= 0.0)).all():
-        raise AccountingError("each query needs one finite weight that is not negative")
-    return made
-
-
 def check_histograms(votes: ArrayLike) -> Floats:
-    """Return votes as (queries, classes) float64.
-
-    Raises:
-        AccountingError: for a wrong shape, fewer than two classes, a negative or not finite count.
-    """
+    """Return votes as (queries, classes) float64."""
     made = np.asarray(votes)
     if made.ndim != 2 or made.shape[1] < 2 or made.dtype.kind not in "iuf":
         raise AccountingError(
@@ -101,11 +73,7 @@ def check_histograms(votes: ArrayLike) -> Floats:
 
 
 def check_rdp(rdp: Floats, what: str) -> Floats:
-    """Return ``rdp`` if it can be a Renyi divergence at each place; infinity says "no bound".
-
-    Raises:
-        AccountingError: for NaN or a negative value, which is a defect of this library.
-    """
+    """Return ``rdp`` if it can be a Renyi divergence at each place; infinity says "no bound"."""
     if not (rdp >= 0.0).all():
         raise AccountingError(f"{what} is NaN or negative, so nothing can be charged")
     return rdp
@@ -129,13 +97,8 @@ def blocks(queries: int, width: int) -> Iterator[slice]:
 def on_all_cores(work: Callable[[slice], Made], queries: int, width: int) -> list[Made]:
     """Return the results of ``work`` for each share of the rows, in order: one share per core.
 
-    numpy releases the GIL, so threads suffice. Little work is one share. Results differ between
-    machines only by the order of summation.
-
-    Args:
-        work: of a slice of rows.
-        queries: number of rows.
-        width: elements of work per row.
+    numpy releases the GIL, so threads suffice. Little work, of ``width`` elements a row, is one share.
+    Results differ between machines only by the order of summation.
     """
     cores = min(os.cpu_count() or 1, 16, queries * width // _SHARE)
     if cores <= 1:

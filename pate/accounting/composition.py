@@ -39,6 +39,7 @@ from pate.accounting.events import (
     GeometricHistogram,
     NoisyCounts,
 )
+from pate.accounting.gate import GateParameters
 from pate.accounting.gdp import (
     LEAST_SIGMA,
     epsilon_from_delta,
@@ -47,7 +48,6 @@ from pate.accounting.gdp import (
     squared_step,
     squared_step_of,
 )
-from pate.accounting.publishing.gate import GateParameters
 from pate.errors import AccountingError, BudgetError
 
 if TYPE_CHECKING:

@@ -372,7 +372,7 @@ class GatedBatch(_Text):
     """A whole batch was answered, and its labels were released or withheld by a private test.
 
     It has no rho: its cost is known at one order, except with the probability of the test's failure
-    (:class:`~pate.accounting.publishing.gate.GateParameters`, whose attributes these are).
+    (:class:`~pate.accounting.gate.GateParameters`, whose attributes these are).
 
     Attributes:
         order: Renyi order.

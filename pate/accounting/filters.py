@@ -64,18 +64,10 @@ _GDP: Final = Gdp()
 
 @dataclass(frozen=True)
 class Delta:
-    """A failure probability and its division, fixed before anything is released.
+    """A failure probability and its division, fixed before anything is released."""
 
-    Attributes:
-        whole: delta of the whole guarantee.
-        failing: part of it for events that may fail outright, from 0 to 1.
-
-    Raises:
-        AccountingError: for a delta outside (0, 1), or a part outside [0, 1].
-    """
-
-    whole: float
-    failing: Fraction = FAILING
+    whole: float  # delta of the whole guarantee
+    failing: Fraction = FAILING  # part of it for events that may fail outright, from 0 to 1
 
     def __post_init__(self) -> None:
         check_delta(self.whole)
@@ -105,23 +97,14 @@ class Spent:
     """Total cost of some events in each currency; ``None`` where one of them has no cost in it.
 
     Costs are exact upper bounds, and add up. Each holds given that no event fails.
-
-    Attributes:
-        pure: sum of pure epsilons.
-        gaussian: sum of mu^2 / 2.
-        rho: of zCDP.
-        at_orders: (orders,) Renyi divergences at :data:`ORDERS`, nats.
-        failing: sum of the failure probabilities.
-
-    Raises:
-        AccountingError: for a cost that is negative or not exact.
     """
 
-    pure: Fraction | None = Fraction(0)
-    gaussian: Fraction | None = Fraction(0)
-    rho: Fraction = Fraction(0)
+    pure: Fraction | None = Fraction(0)  # sum of pure epsilons
+    gaussian: Fraction | None = Fraction(0)  # sum of mu^2 / 2
+    rho: Fraction = Fraction(0)  # of zCDP
+    # (orders,) Renyi divergences at :data:`ORDERS`, nats
     at_orders: tuple[Fraction, ...] = field(default=(Fraction(0),) * len(ORDERS))
-    failing: Fraction = Fraction(0)
+    failing: Fraction = Fraction(0)  # sum of the failure probabilities
 
     def __post_init__(self) -> None:
         for cost in (self.pure, self.gaussian, self.rho, *self.at_orders, self.failing):
@@ -141,11 +124,7 @@ class Spent:
     ) -> Self:
         """Return the cost of ``failing``-approximate ``rho``-zCDP.
 
-        Args:
-            rho: of zCDP.
-            gaussian: mu^2 / 2, if it is mu-GDP as well.
-            pure: epsilon, if it is pure epsilon-DP as well.
-            failing: its delta.
+        ``gaussian`` is mu^2 / 2, if it is mu-GDP as well; ``pure`` epsilon, if it is pure epsilon-DP as well.
         """
         at_orders = (order * check_rho(rho) for order in ORDERS)
         return cls(
@@ -199,7 +178,7 @@ class Spent:
 
 
 def epsilon_of(spent: Spent, delta: Delta) -> float:
-    """Return the least epsilon of all filters, rounded up.
+    """Return the least epsilon of all filters, rounded up; infinite if failures exceed their part of delta.
 
     Stopping before this exceeds a bound fixed in advance gives (bound, delta)-DP, however
     adaptively the events are chosen. It increases with every event.
@@ -209,13 +188,6 @@ def epsilon_of(spent: Spent, delta: Delta) -> float:
     1.0
     >>> epsilon_of(Spent.promised(Fraction(1), Fraction(1, 10**5)), delta)
     inf
-
-    Args:
-        spent: total of all events.
-        delta: of the whole, with its parts.
-
-    Returns:
-        Nats; infinite if failures exceed their part of delta.
     """
     if spent.failing > delta.for_failing:
         return math.inf

@@ -59,9 +59,6 @@ def squared_step(sigma: Fraction) -> Fraction:
 
     >>> squared_step(Fraction(2))
     Fraction(13, 48)
-
-    Raises:
-        AccountingError: for a sigma that is not exact, or below :data:`LEAST_SIGMA`.
     """
     if type(sigma) not in (Fraction, int):
         raise AccountingError(f"sigma must be exact, got {sigma!r}: give a Fraction")
@@ -74,11 +71,7 @@ def squared_step(sigma: Fraction) -> Fraction:
 
 
 def squared_step_of(variance: Fraction) -> Fraction:
-    """Return :func:`squared_step` of the sigma whose square is ``variance``, which may be no fraction.
-
-    Raises:
-        AccountingError: for a variance below the square of :data:`LEAST_SIGMA`.
-    """
+    """Return :func:`squared_step` of the sigma whose square is ``variance``, which may be no fraction."""
     if variance < LEAST_SIGMA**2:
         raise AccountingError(
             f"discrete Gaussian noise of parameter sigma^2 = {variance} has no Gaussian-DP cost here"
@@ -94,13 +87,6 @@ def delta_from_epsilon(mu: float, epsilon: float) -> float:
     0.1269367375
 
     A delta too small for a float becomes the least float above 0: zero would claim pure DP.
-
-    Args:
-        mu: l2 sensitivity over sigma; 0 gives 0.
-        epsilon: at least 0.
-
-    Raises:
-        AccountingError: for a mu or epsilon that is NaN, negative or infinite.
     """
     mu, epsilon = _check(mu, "mu"), _check(epsilon, "epsilon")
     if mu == 0.0:
@@ -119,14 +105,6 @@ def epsilon_from_delta(mu: float, delta: float) -> float:
 
     >>> round(epsilon_from_delta(0.6179, 1e-5), 10)
     2.5271870979
-
-    Args:
-        mu: l2 sensitivity over sigma; 0 gives 0.
-        delta: failure probability.
-
-    Raises:
-        AccountingError: for a mu that is NaN, negative, infinite or too large for its epsilon to
-            be a number, or a delta outside (0, 1).
     """
     mu, delta = _check(mu, "mu"), check_delta(delta)
     if mu == 0.0 or _affordable(mu, 0.0, delta):
@@ -147,14 +125,6 @@ def mu_squared_from_epsilon(epsilon: float, delta: float) -> Fraction:
 
     >>> mu_squared_from_epsilon(2.527187097873, 1e-5)
     Fraction(38180041, 100000000)
-
-    Args:
-        epsilon: the (epsilon, delta) budget.
-        delta: failure probability.
-
-    Raises:
-        AccountingError: for an epsilon that is NaN, negative or infinite, or a delta outside
-            (0, 1).
     """
     epsilon, delta = _check(epsilon, "epsilon"), check_delta(delta)
     low = 1.0
@@ -177,11 +147,7 @@ def mu_squared_from_epsilon(epsilon: float, delta: float) -> Fraction:
 
 
 def mu_from_epsilon(epsilon: float, delta: float) -> float:
-    """Return the largest mu that converts to at most ``epsilon``: a distance over its noise.
-
-    Raises:
-        AccountingError: as :func:`mu_squared_from_epsilon`.
-    """
+    """Return the largest mu that converts to at most ``epsilon``: a distance over its noise."""
     return math.sqrt(mu_squared_from_epsilon(epsilon, delta))
 
 
@@ -190,9 +156,6 @@ def mu_of(mu_squared: Fraction) -> float:
 
     >>> mu_of(Fraction(1, 4)) >= 0.5
     True
-
-    Raises:
-        AccountingError: if it is beyond the largest float.
     """
     if mu_squared < 0:
         raise AccountingError(f"mu squared must not be negative, got {mu_squared}")

@@ -30,18 +30,10 @@ _IN_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The difference between two neighbouring vote matrices.
+    """The difference between two neighbouring vote matrices."""
 
-    Attributes:
-        votes: k, votes of one unit in each query, and the same voters in every query.
-        adjacency: ``change`` or ``remove``.
-
-    Raises:
-        UsageError: for another adjacency, or a number of votes that makes no sense.
-    """
-
-    votes: int = 1
-    adjacency: Adjacency = "change"
+    votes: int = 1  # k, votes of one unit in each query, and the same voters in every query
+    adjacency: Adjacency = "change"  # ``change`` or ``remove``
 
     def __post_init__(self) -> None:
         check_votes_per_unit(self.votes)

@@ -71,39 +71,22 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """One audit. A lower bound above the claim refutes it; one below it proves nothing.
-
-    Attributes:
-        subject: the code that was run.
-        kind: ``mechanism``, ``gated``, ``campaign`` or ``canary``.
-        claimed: epsilon, by the accountant.
-        lower_bound: on epsilon, by the attack; at least 0.
-        delta: at which both hold.
-        mu_claimed: of Gaussian DP, or None if the claim does not use it.
-        mu_lower_bound: on mu, or None.
-        pair: the neighbours that the attack distinguished best; None for canaries.
-        confidence: with which both lower bounds hold together.
-        runs: total independent runs, or canaries of the one run.
-        queries: of each run, at most; each answered at full cost.
-        unit: whom the claim protects.
-        adjacency: how neighbouring worlds differ.
-        observer: what the attacker sees.
-    """
+    """One audit. A lower bound above the claim refutes it; one below it proves nothing."""
 
     subject: str
-    kind: str
+    kind: str  # ``mechanism``, ``gated``, ``campaign`` or ``canary``
     claimed: float
-    lower_bound: float
+    lower_bound: float  # on epsilon, by the attack; at least 0
     delta: float
-    confidence: float
-    runs: int
-    queries: int
+    confidence: float  # with which both lower bounds hold together
+    runs: int  # total independent runs, or canaries of the one run
+    queries: int  # of each run, at most; each answered at full cost
     unit: str
     adjacency: str
     observer: str
-    mu_claimed: float | None = None
+    mu_claimed: float | None = None  # of Gaussian DP, or None if the claim does not use it
     mu_lower_bound: float | None = None
-    pair: str | None = None
+    pair: str | None = None  # the neighbours that the attack distinguished best; None for canaries
 
     def __post_init__(self) -> None:
         figures = (self.claimed, self.lower_bound, self.mu_claimed, self.mu_lower_bound)
@@ -125,27 +108,20 @@ class Audit:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
-    """What is audited. The other attributes are those of its :class:`Audit`.
-
-    Attributes:
-        name: of the code that runs.
-        claim: of its accountant; its delta is that of the bound, and where it has a mu, half the doubt is
-            spent on mu.
-        pairs: neighbours to choose from; the first is the one that shows small errors.
-        sample: makes the runs.
-        figures: number of last figures of a run that are no kinds of answers, each a score by itself;
-            None for all.
-        step: most runs of one call of ``sample``.
-    """
+    """What is audited. The other attributes are those of its :class:`Audit`."""
 
     name: str
     kind: str
+    # of its accountant; its delta is that of the bound, and where it has a mu, half the doubt is
+    # spent on mu
     claim: Claim
-    pairs: Sequence[Pair]
+    pairs: Sequence[Pair]  # neighbours to choose from; the first is the one that shows small errors
     sample: Sample
     queries: int
+    # number of last figures of a run that are no kinds of answers, each a score by itself; None for
+    # all
     figures: int | None = 0
-    step: int
+    step: int  # most runs of one call of ``sample``
     unit: str = "record"
     adjacency: str = ""
     observer: str = "public"
@@ -153,19 +129,12 @@ class Subject:
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """A set of runs: those whose weighted sum of figures lies from ``least`` to ``most``.
+    """A set of runs: those whose weighted sum of figures lies from ``least`` to ``most``."""
 
-    Attributes:
-        weights: (figures,) float64.
-        least: least value in the set.
-        most: largest value in the set.
-        reverse: whether a hit speaks for the world D' rather than D.
-    """
-
-    weights: Floats
+    weights: Floats  # (figures,) float64
     least: float
     most: float
-    reverse: bool
+    reverse: bool  # whether a hit speaks for the world D' rather than D
 
     def hits(self, runs: Runs) -> int:
         """Return how many of the runs lie in the set."""
@@ -179,10 +148,10 @@ class Event:
 
 
 def learn(
-    first: Runs,
-    second: Runs,
+    first: Runs,  # runs of D to learn from
+    second: Runs,  # as many runs of D'
     runs: int,
-    score: Score,
+    score: Score,  # value to maximise, of expected hits and false hits in ``runs`` runs
     luck: float = 1.0,
     *,
     figures: int | None = 0,
@@ -190,14 +159,6 @@ def learn(
     """Return the most promising event and its estimated value.
 
     Too little noise shows in the tails of a figure, missing noise in single values of it.
-
-    Args:
-        first: runs of D to learn from.
-        second: as many runs of D'.
-        runs: number of counted runs.
-        score: value to maximise, of expected hits and false hits in ``runs`` runs.
-        luck: see :func:`cautious_score`.
-        figures: as in :class:`Subject`.
     """
     if first.shape != second.shape or first.ndim != 2 or not len(first):
         raise AccountingError(f"runs of shapes {first.shape} and {second.shape} cannot be compared")
@@ -252,17 +213,11 @@ def _scores(weights: Floats, runs: Runs) -> Floats:
 
 @dataclass(frozen=True)
 class Plan:
-    """How an audit divides its runs and its doubt.
+    """How an audit divides its runs and its doubt."""
 
-    Attributes:
-        learning: learning runs of each pair and world.
-        counting: counted runs in each world, of each bet.
-        doubts: probabilities with which each bound of a bet may be wrong.
-    """
-
-    learning: int
-    counting: tuple[int, ...]
-    doubts: tuple[float, ...]
+    learning: int  # learning runs of each pair and world
+    counting: tuple[int, ...]  # counted runs in each world, of each bet
+    doubts: tuple[float, ...]  # probabilities with which each bound of a bet may be wrong
 
     @classmethod
     def of(cls, runs: int, bets: Sequence[Sequence[int]], claim: Claim, confidence: float) -> Self:
@@ -284,8 +239,7 @@ def bets_of(apart: Sequence[bool]) -> list[list[int]]:
     The first pair is a bet by itself. Pairs whose runs are calls of their own are another: where runs of
     a call are alike, other pairs may seem better by luck.
 
-    Args:
-        apart: of each pair, as in :class:`~pate.auditing.neighbours.Pair`.
+    ``apart``: of each pair, as in :class:`~pate.auditing.neighbours.Pair`.
     """
     others = range(1, len(apart))
     found = [[0], *([at for at in others if apart[at] is kind] for kind in (False, True))]
@@ -326,11 +280,8 @@ def audit(
     those whose runs are calls of their own. Small differences between pairs cannot be learned from so few
     runs; missing noise shows clearly, but in some pairs only.
 
-    Args:
-        subject: what runs.
-        runs: counted runs of the first pair, in each world.
-        confidence: with which all lower bounds hold together.
-        progress: called with runs done and total runs.
+    ``runs``: counted runs of the first pair, in each world; ``confidence``: with which all lower
+    bounds hold together; ``progress``: called with runs done and total runs.
     """
     pairs, claim, step = subject.pairs, subject.claim, subject.step
     bets = bets_of([pair.apart for pair in pairs])

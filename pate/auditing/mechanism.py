@@ -57,29 +57,17 @@ def audit_mechanism(
     mechanism: Mechanism,
     noise: NoiseInShares,
     *,
-    queries: int,
-    runs: int,
-    delta: float,
+    queries: int,  # of a run: queries, or whole matrices of neighbour votes
+    runs: int,  # counted runs in each of the two worlds
+    delta: float,  # of the claim and the bound. Events rarer than 1/runs are never seen
     confidence: float,
-    votes: int | None = None,
+    votes: int | None = None,  # k, reached by one unit; default: the mechanism's own
+    # neighbours to choose from; default: all that are known of such a mechanism
     pairs: Sequence[Pair] | None = None,
-    claim: Claim | None = None,
-    progress: Progress = lambda *_: None,
+    claim: Claim | None = None,  # the claim to test; default: :func:`claimed`
+    progress: Progress = lambda *_: None,  # called with runs done and runs in all
 ) -> Audit:
-    """Attack a mechanism that answers ``queries`` queries, or makes as many releases, in each run.
-
-    Args:
-        mechanism: the shipped one.
-        noise: the shipped source.
-        queries: of a run: queries, or whole matrices of neighbour votes.
-        runs: counted runs in each of the two worlds.
-        delta: of the claim and the bound. Events rarer than 1/runs are never seen.
-        confidence: with which the lower bounds hold.
-        votes: k, reached by one unit; default: the mechanism's own.
-        pairs: neighbours to choose from; default: all that are known of such a mechanism.
-        claim: the claim to test; default: :func:`claimed`.
-        progress: called with runs done and runs in all.
-    """
+    """Attack a mechanism that answers ``queries`` queries, or makes as many releases, in each run."""
     claim = claimed(mechanism, queries, delta) if claim is None else claim
     reach = mechanism.votes_per_unit if votes is None else votes
     unit, adjacency = f"a unit with {reach} of the votes of a query", Neighbours(reach).in_words
@@ -189,8 +177,7 @@ def differing(seen: Places) -> Places:
     Answers whose noise is shared differ in other runs than those of independent noise, though each by
     itself may have the right law.
 
-    Args:
-        seen: (runs, queries) kinds of answers.
+    ``seen``: (runs, queries) kinds of answers.
     """
     couples = seen[:, : seen.shape[1] // 2 * 2].reshape(len(seen), -1, 2)
     found: Places = (couples[:, :, 0] != couples[:, :, 1]).sum(axis=1)

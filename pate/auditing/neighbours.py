@@ -28,23 +28,17 @@ CLASSES: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The votes of a run in two neighbouring worlds. Queries take the rows in turn.
+    """The votes of a run in two neighbouring worlds. Queries take the rows in turn."""
 
-    Attributes:
-        votes: (rows, classes) int64, in the world D; (classes,) stands for one row.
-        neighbour: (rows, classes) int64, in the world D': some votes changed.
-        prediction: (rows, classes) int64, the student's expected votes in both, or None.
-        name: the decision that separates the two.
-        of_records: whether records vote: the two are whole matrices, whose sums may differ.
-        apart: whether each run is a call of its own, so that runs are independent even if a call draws
-            noise only once for all of its queries.
-    """
-
-    votes: Votes
-    neighbour: Votes
+    votes: Votes  # (rows, classes) int64, in the world D; (classes,) stands for one row
+    neighbour: Votes  # (rows, classes) int64, in the world D': some votes changed
+    # (rows, classes) int64, the student's expected votes in both, or None
     prediction: Votes | None = None
-    name: str = ""
+    name: str = ""  # the decision that separates the two
+    # whether records vote: the two are whole matrices, whose sums may differ
     of_records: bool = False
+    # whether each run is a call of its own, so that runs are independent even if a call draws noise
+    # only once for all of its queries
     apart: bool = False
 
     def __post_init__(self) -> None:
@@ -100,11 +94,9 @@ def distinguishing_pairs(mechanism: Mechanism, votes: int, queries: int) -> tupl
     some pairs only one of two queries changes, or two queries change to the same: what they share
     shows there.
 
-    Args:
-        mechanism: the one under audit.
-        votes: k, how many votes of each query one unit reaches. It is the true number, and may
-            differ from the mechanism's own.
-        queries: of a run. Of fewer than two, each takes a pair of its own.
+    ``votes``: k, how many votes of each query one unit reaches. It is the true number, and may
+    differ from the mechanism's own; ``queries``: of a run. Of fewer than two, each takes a pair of
+    its own.
     """
     if votes < 1:
         raise UsageError(f"a unit reaches at least one vote, got {votes}")
@@ -170,11 +162,8 @@ def _labels(votes: int, floor: int, margin: int | None, queries: int) -> tuple[P
 def _winners(votes: int, floor: int, margin: int | None, queries: int) -> tuple[Pair, ...]:
     """Return pairs in which another class wins.
 
-    Args:
-        votes: k.
-        floor: votes by which the two classes lead the others.
-        margin: by which the largest count exceeds the student's expectation, or None without.
-        queries: of a run.
+    ``floor``: votes by which the two classes lead the others; ``margin``: by which the largest
+    count exceeds the student's expectation, or None without.
     """
 
     def change(one: int, two: int) -> Pair:

@@ -443,7 +443,7 @@ def make_gate(
     Raises:
         UsageError: if an order is given for a capped campaign, or no gate gives so small an epsilon.
     """
-    from pate.accounting.publishing.gate import GateParameters
+    from pate.accounting.gate import GateParameters
     from pate.errors import AccountingError
 
     check_choice("publish", publish, PUBLISH)

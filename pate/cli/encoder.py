@@ -64,9 +64,9 @@ def describe(
 
     For example: pate encoder describe ./lite0
     """
+    from pate.encoders.description import read_at_most
     from pate.encoders.encoder import opened_files
     from pate.encoders.graph import checked_graph
-    from pate.encoders.plain_files import read_at_most
     from pate.runtime.command import print_json
     from pate.runtime.screen import Screen
 
@@ -123,9 +123,8 @@ def card(description: Description) -> dict[str, str]:
 
 
 def _write_draft(out: Path, path: Path, content: bytes, graph: Graph, screen: Screen) -> None:
-    from pate.encoders.description import FILE, MOST_TOKENIZER
+    from pate.encoders.description import FILE, MOST_TOKENIZER, read_at_most
     from pate.encoders.draft import MODEL, TOKENIZER, draft, takes_texts
-    from pate.encoders.plain_files import read_at_most
     from pate.runtime.home import write_file
 
     if out.exists():
@@ -220,7 +219,7 @@ def check(
 def _records(path: Path, encoder: Encoder) -> Iterator[Record]:
     """Yield raw records of a file or folder."""
     from pate.data.read_raw import read_raw
-    from pate.encoders.plain_files import read_at_most
+    from pate.encoders.description import read_at_most
 
     if encoder.source == "images":
         if (raw := read_raw(path, encoder.source, flat=True)) is None:

@@ -126,11 +126,7 @@ def _of_public(name: str, column: Column) -> dict[str, object]:
 
 
 def _of_codebook(book: TextTable) -> list[dict[str, object]]:
-    """Return the columns that a codebook lists.
-
-    Raises:
-        DataError: naming the unreadable line.
-    """
+    """Return the columns that a codebook lists."""
     lacks = [name for name in ("column", "kind", "values") if name not in book.columns]
     if lacks:
         raise DataError(f"{book.path} is no codebook: it has no column {', '.join(lacks)}")

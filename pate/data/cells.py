@@ -53,29 +53,22 @@ SEPARATED: Final = (
 
 @dataclass(frozen=True)
 class Reading:
-    """The format of a file's cells.
+    """The format of a file's cells."""
 
-    Attributes:
-        comma: whether the decimal separator is a comma. A point is accepted as well where it cannot be of
-            thousands.
-        missing: missing-value words in any column of this file, case-folded; 999 includes 999.0, which
-            programs write if another cell of the column is missing.
-        thousands: what separates groups of three digits, None if the owner has not said.
-    """
-
+    # whether the decimal separator is a comma. A point is accepted as well where it cannot be of
+    # thousands.
     comma: bool = False
+    # missing-value words in any column of this file, case-folded; 999 includes 999.0, which programs
+    # write if another cell of the column is missing
     missing: frozenset[str] = frozenset()
+    # what separates groups of three digits, None if the owner has not said
     thousands: Thousands | None = None
 
     @classmethod
     def of(
         cls, decimal: Decimal, missing: Collection[str] | None, thousands: Thousands | None = None
     ) -> Self:
-        """Return the reading that options state; ``missing`` as typed.
-
-        Raises:
-            UsageError: if decimals and thousands have one separator.
-        """
+        """Return the reading that options state; ``missing`` as typed."""
         if thousands == decimal:
             other = "comma" if decimal == "point" else "point"
             raise UsageError(
@@ -122,9 +115,7 @@ class Reading:
     def identities(self, cells: Iterable[str], *, labels: bool) -> dict[str, str]:
         """Return the names of labels or groups by their cells, "" for none.
 
-        Args:
-            cells: as they are written.
-            labels: whether a usual word for no value stays: a class list may name it.
+        With ``labels`` a usual word for no value stays: a class list may name it.
         """
         nothing = self.is_missing if labels else self.is_nothing
         return {

@@ -29,18 +29,14 @@ WIDEST: Final = 2**13 - 1
 
 @dataclass(frozen=True, eq=False)
 class Embeddings:
-    """What a public encoder made of images or texts.
+    """What a public encoder made of images or texts."""
 
-    Attributes:
-        values: (n, d) int16, coordinates in units of 1/:data:`UNIT`; each row has length 1 but for rounding.
-        source: "images" or "texts", from which they were made; "images window 0 4095" if files of
-            more than 8 bits a channel were read by that window.
-        encoder: SHA-256 of the encoder and its description, 64 hexadecimal digits.
-    """
-
+    # (n, d) int16, coordinates in units of 1/:data:`UNIT`; each row has length 1 but for rounding
     values: NDArray[np.int16]
+    # "images" or "texts", from which they were made; "images window 0 4095" if files of more than 8 bits
+    # a channel were read by that window
     source: str
-    encoder: str
+    encoder: str  # SHA-256 of the encoder and its description, 64 hexadecimal digits
 
     def __post_init__(self) -> None:
         if self.values.ndim != 2 or self.values.dtype != np.int16:
@@ -81,19 +77,12 @@ class Embeddings:
 
 
 class Line(NamedTuple):
-    """What a schema line of embeddings says.
+    """What a schema line of embeddings says."""
 
-    Attributes:
-        width: coordinates.
-        encoder: its digest.
-        source: "images" or "texts".
-        window: by which images were read, unchecked, or None.
-    """
-
-    width: int
-    encoder: str
-    source: str
-    window: tuple[int, int] | None
+    width: int  # coordinates
+    encoder: str  # its digest
+    source: str  # "images" or "texts"
+    window: tuple[int, int] | None  # by which images were read, unchecked, or None
 
 
 def parsed_line(schema: str) -> Line | None:

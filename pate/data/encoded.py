@@ -33,42 +33,25 @@ Record: TypeAlias = NDArray[np.uint8] | str
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """Records, and what is known of each before it is read.
+    """Records, and what is known of each before it is read."""
 
-    Attributes:
-        path: of the file or folder, for messages.
-        source: "images" or "texts", or "images window 0 4095", as of
-            :class:`~pate.data.embeddings.Embeddings`.
-        count: n, usable or not.
-        stream: returns n records in order, each read as it is asked for, None for an unusable one, which
-            is noted; without a collector of problems it is an error.
-        place: returns a record's place, for messages.
-        names: n class names, "" for none; None if nothing names the classes.
-        groups: (n,) str, the group (patient) of each, "" for none; None if nothing names one.
-        cells: n cells of each column of several labels, or of numbers.
-        odd: the collector of problems; None: the first of them is an error.
-    """
-
-    path: Path
+    path: Path  # of the file or folder, for messages
+    # "images" or "texts", or "images window 0 4095", as of :class:`~pate.data.embeddings.Embeddings`
     source: str
-    count: int
+    count: int  # n, usable or not
+    # returns n records in order, each read as it is asked for, None for an unusable one, which is noted;
+    # without a collector of problems it is an error
     stream: Callable[[], Iterator[Record | None]]
-    place: Callable[[int], str]
-    names: Sequence[str] | None
+    place: Callable[[int], str]  # returns a record's place, for messages
+    names: Sequence[str] | None  # n class names, "" for none; None if nothing names the classes
+    # (n,) str, the group (patient) of each, "" for none; None if nothing names one
     groups: NDArray[np.str_] | None
-    cells: Mapping[str, Sequence[str]]
-    odd: Odd | None
+    cells: Mapping[str, Sequence[str]]  # n cells of each column of several labels, or of numbers
+    odd: Odd | None  # the collector of problems; None: the first of them is an error
 
 
 class Embedder(Protocol):
-    """An encoder as a reader needs it; :class:`pate.encoders.reading.Reader` is one.
-
-    Attributes:
-        digest: of the encoder.
-        source: ``images`` or ``texts``.
-        width: coordinates of an embedding.
-        words: its name and the beginning of its digest.
-    """
+    """An encoder as a reader needs it; :class:`pate.encoders.reading.Reader` is one."""
 
     @property
     def digest(self) -> str: ...  # noqa: D102
@@ -93,13 +76,8 @@ class Embedder(Protocol):
 def require_encoder(schema: Schema, encoder: Embedder | None) -> Embedder | None:
     """Return the encoder that a campaign's inputs need, before a record is read.
 
-    Args:
-        schema: of the campaign, or an empty one if it is not known.
-        encoder: ours.
-
-    Raises:
-        NoEncoderError: if we have none.
-        SchemaError: if the campaign's is another one.
+    The schema is an empty one if the campaign is not known. Without an encoder, or with another one, the
+    campaign is refused.
     """
     if schema.encoder is None:
         unknown = schema.size is None and schema.numeric is None

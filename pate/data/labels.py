@@ -266,19 +266,10 @@ def encode_labels(
     odd: Odd | None = None,
     place: Callable[[int], str] = lambda row: f"record {row + 1}",
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return labels as indices into the class list, and the list.
+    """Return labels as indices into the class list, and the list; without one, that of the occurring names.
 
-    Args:
-        names: one class name per record.
-        classes: the campaign's class list, or None for the occurring names. A name not in it matches
-            the class of the same value: the label 1 the class ``True``.
-        path: source of the names, for messages.
-        odd: collects records with an invalid label; their index is -1. None: it is an error.
-        place: returns a record's place in the file, by its row.
-
-    Raises:
-        DataError: if there are no records, or a label is missing.
-        SchemaError: if a label is not in ``classes``.
+    A name that is not in the list matches the class of the same value: the label 1 the class ``True``. With
+    ``odd``, the index of an invalid label is -1.
     """
     if not names:
         raise DataError(f"{path} holds no records" + (f": {odd.none_left()}" if odd else ""))

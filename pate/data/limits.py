@@ -27,11 +27,7 @@ _DEFLATE_RATIO: Final = 1032
 
 
 def require_room(path: Path, wanted: int) -> None:
-    """Refuse data that is too large for memory.
-
-    Raises:
-        DataError: if ``wanted`` bytes are more than :data:`MAX_BYTES`.
-    """
+    """Refuse data that is too large for memory."""
     if wanted > MAX_BYTES:
         # Without the size, which would reveal a table's number of records.
         raise DataError(
@@ -47,11 +43,7 @@ def most_bytes(path: Path) -> int:
 
 
 def read_at_most(path: Path, limit: int) -> bytes:
-    """Return the content of a file, unpacked if its name ends in ``.gz``, up to ``limit`` bytes.
-
-    Raises:
-        DataError: if the file cannot be read, is truncated, or is not a gzip file.
-    """
+    """Return the content of a file, unpacked if its name ends in ``.gz``, up to ``limit`` bytes."""
     try:
         held = io.BytesIO()
         with _open(path) as file:
@@ -72,11 +64,7 @@ def read_at_most(path: Path, limit: int) -> bytes:
 
 
 def read_whole(path: Path) -> bytes:
-    """Return the whole content of a file, unpacked if its name ends in ``.gz``.
-
-    Raises:
-        DataError: if it cannot be read, or has more than :data:`MAX_BYTES`.
-    """
+    """Return the whole content of a file, unpacked if its name ends in ``.gz``."""
     content = read_at_most(path, MAX_BYTES + 1)
     require_room(path, len(content))
     return content

@@ -7,7 +7,7 @@ folder of class folders   it has folders that hold image files
 IDX files                 ``*images-idx3-ubyte``, labels beside it, each also ``.gz``
 NumPy archive             ``.npz``; see :mod:`pate.data.files.npz` for the keys
 table                     ``.csv`` or ``.tsv``, each also ``.gz``, or ``.parquet``; see
-                          :mod:`pate.data.files.csv_lines` and :mod:`pate.data.files.parquet`
+                          :mod:`pate.data.files.lines` and :mod:`pate.data.files.parquet`
 folder                    it holds exactly one of the files above, or ``MNIST/raw``; a table in
                           parts, as Spark writes it, has to be joined first
 ========================  ==========================================================
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pate.data.files import dicom, idx, images, parquet, texts
+from pate.data.files import dicom, images, parquet, texts
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -31,29 +31,13 @@ _FORMATS: Final = f"class folders of images, .npz, IDX files, {', '.join(TABLE_S
 
 
 def require_there(path: Path, *, flat: bool = False) -> None:
-    """Check that ``path`` exists in a readable format; its content is not read.
-
-    Args:
-        path: of a file or folder.
-        flat: whether images may lie in the folder itself, as those of a public set.
-
-    Raises:
-        DataError: if not.
-    """
+    """Check that ``path`` exists in a readable format; its content is not read."""
     if not raw_at(path):
         locate(path, flat=flat)
 
 
 def locate(path: Path, *, flat: bool) -> Path:
-    """Return the one file, or the folder of images, that ``path`` stands for.
-
-    Args:
-        path: of a file or folder.
-        flat: whether a folder of images without classes will do.
-
-    Raises:
-        DataError: if there is nothing there, several sets, or nothing that is read without an encoder.
-    """
+    """Return the one file, or the folder of images, that ``path`` stands for."""
     if path.is_file():
         if _is_readable(path):
             return path
@@ -64,13 +48,13 @@ def locate(path: Path, *, flat: bool) -> Path:
     if (path / "MNIST" / "raw").is_dir():  # where torchvision keeps MNIST
         path = path / "MNIST" / "raw"
     held = images.entries(path)
-    sets = idx.image_files(path)
+    sets = images.image_files(path)
     if len(sets) > 1 and not flat:
         # MNIST's own layout: the test images are not training data.
         sets = [file for file in sets if file.name.startswith("train")] or sets
     readable = [
         *sets,
-        *(file for file in held if _is_readable(file) and not idx.is_idx_images(file)),
+        *(file for file in held if _is_readable(file) and not images.is_idx_images(file)),
     ]
     if _holds_class_folders(path):
         return path
@@ -104,7 +88,7 @@ def is_table(path: Path) -> bool:
 
 def _is_readable(path: Path) -> bool:
     return path.is_file() and (
-        is_table(path) or path.name.casefold().endswith(".npz") or idx.is_idx_images(path)
+        is_table(path) or path.name.casefold().endswith(".npz") or images.is_idx_images(path)
     )
 
 

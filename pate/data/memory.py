@@ -39,30 +39,20 @@ _CHANNELS: Final = (1, 3)
 
 
 def inputs_in(
+    # (n, columns) numbers or text; (n, height, width), or with 1 or 3 channels first or last, images; a
+    # data frame; a torch data set, whose labels are ignored; a path, or inputs as they are
     data: Source,
     *,
+    # what they must be: columns in this order and of these kinds, by name in a frame and by place in an
+    # array. None: inferred, the columns of an array are x0, x1 and so on.
     schema: Schema | None = None,
-    drop: Sequence[str] = (),
-    encoder: Embedder | None = None,
-    text: str | None = None,
+    drop: Sequence[str] = (),  # columns of a frame or a file that are no feature
+    encoder: Embedder | None = None,  # makes embeddings of the records at a path
+    text: str | None = None,  # as of :func:`~pate.data.read.read_inputs`
+    # called with a line about what may be read otherwise than intended
     say: Callable[[str], None] | None = None,
 ) -> Inputs:
-    """Return inputs without labels.
-
-    Args:
-        data: (n, columns) numbers or text; (n, height, width), or with 1 or 3 channels first or last, images;
-            a data frame; a torch data set, whose labels are ignored; a path, or inputs as they are.
-        schema: what they must be: columns in this order and of these kinds, by name in a frame and by place
-            in an array. None: inferred, the columns of an array are x0, x1 and so on.
-        drop: columns of a frame or a file that are no feature.
-        encoder: makes embeddings of the records at a path.
-        text: as of :func:`~pate.data.read.read_inputs`.
-        say: called with a line about what may be read otherwise than intended.
-
-    Raises:
-        DataError: if nothing can be made of it.
-        SchemaError: if it is not of the schema.
-    """
+    """Return inputs without labels."""
     made: Inputs
     if isinstance(data, Images | Table | Embeddings):
         made = data
@@ -82,34 +72,21 @@ def inputs_in(
 
 
 def records_in(
+    # as of :func:`inputs_in`; of a torch data set the second part of each item is its label
     data: Source,
+    # (n,) one class each; None: those of a data set or path, or the column ``label``
     labels: Source = None,
-    groups: Source = None,
+    groups: Source = None,  # (n,) the group (patient) of each record; None: there are none
     *,
-    classes: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,  # the class list; None: the classes that occur
+    # of the campaign's inputs. Each cell of a table is read by it, without effect on others.
     schema: Schema | None = None,
-    label: str | None = None,
-    encoder: Embedder | None = None,
+    label: str | None = None,  # the column of the class of a frame, or at a path
+    encoder: Embedder | None = None,  # as of :func:`inputs_in`
+    # called with a line about records and cells at a path that are left out
     say: Callable[[str], None] | None = None,
 ) -> Dataset:
-    """Return labelled records.
-
-    Args:
-        data: as of :func:`inputs_in`; of a torch data set the second part of each item is its label.
-        labels: (n,) one class each; None: those of a data set or path, or the column ``label``.
-        groups: (n,) the group (patient) of each record; None: there are none.
-        classes: the class list; None: the classes that occur.
-        schema: of the campaign's inputs. Each cell of a table is read by it, without effect on others.
-        label: the column of the class of a frame, or at a path.
-        encoder: as of :func:`inputs_in`.
-        say: called with a line about records and cells at a path that are left out.
-
-    Raises:
-        DataError: if records and labels are not of one number, a label is missing, or nothing can be made of
-            them.
-        SchemaError: if a label is not in ``classes``, or the records are not of the schema.
-        UsageError: if there are no labels, or twice.
-    """
+    """Return labelled records."""
     if isinstance(data, str | Path):
         return _at_path(Path(data), labels, groups, classes, schema, label, encoder, say)
     if is_frame(data) and label is not None:
@@ -140,9 +117,6 @@ def names_of(labels: Source) -> list[str]:
 
     >>> names_of([True, 2.0, "benign "]), names_of(np.array([3, 1]))
     (['1', '2', 'benign'], ['3', '1'])
-
-    Raises:
-        DataError: if they are not one for each record.
     """
     array = labels if isinstance(labels, list | tuple) else _array(labels)
     if not isinstance(array, list | tuple) and array.ndim == 2 and array.shape[1] == 1:
@@ -171,11 +145,7 @@ def is_torch_data(data: object) -> bool:
 
 
 def _array(data: Source) -> NDArray[Any]:
-    """Return an array of numbers, text or objects.
-
-    Raises:
-        DataError: if it is none, or of other values.
-    """
+    """Return an array of numbers, text or objects."""
     if hasattr(
         data, "detach"
     ):  # a tensor, which may be part of a computation, or on another device
@@ -246,11 +216,7 @@ def _table(columns: Mapping[str, NDArray[Any]]) -> Table:
 
 
 def _cell(value: object) -> str:
-    """Return a value as the text of a cell, "" for none.
-
-    Raises:
-        DataError: if it is no value of a cell, such as a list.
-    """
+    """Return a value as the text of a cell, "" for none."""
     if isinstance(value, str):
         return value
     if value is None or type(value).__name__ in ("NAType", "NaTType"):

@@ -36,8 +36,7 @@ _CELLS: Final = "correct them, or go on with them missing; --strict refuses them
 class UnusableRecordError(DataError):
     """A record of which nothing can be made.
 
-    Attributes:
-        why: without the record's content and its place, so that equal reasons can be counted.
+    ``why`` is without the record's content and its place, so that equal reasons can be counted.
     """
 
     def __init__(self, text: str, why: str = "") -> None:
@@ -46,15 +45,10 @@ class UnusableRecordError(DataError):
 
 
 class Unusable(NamedTuple):
-    """A record of which nothing can be made.
+    """A record of which nothing can be made."""
 
-    Attributes:
-        why: as of :class:`UnusableRecordError`.
-        error: that said so.
-    """
-
-    why: str
-    error: DataError
+    why: str  # as of :class:`UnusableRecordError`
+    error: DataError  # that said so
 
 
 def judged(
@@ -62,11 +56,8 @@ def judged(
 ) -> Made | Unusable:
     """Return what a reader makes of one record, or that it makes nothing of it.
 
-    Whatever ends it, an error of a decoder, of ours or too little memory, is of this record only.
-
-    Args:
-        read: makes it.
-        reason: of an error of ours; None: as it says, if it is an :class:`UnusableRecordError`.
+    Whatever ends it, an error of a decoder, of ours or too little memory, is of this record only. Without a
+    ``reason`` an error of ours must be an :class:`UnusableRecordError`.
     """
     try:
         return read()
@@ -90,16 +81,7 @@ def _cannot(error: BaseException) -> str:
 
 
 def usable(found: Made | Unusable, odd: Odd | None, place: str) -> Made | None:
-    """Return what was made of a record; None for an unusable one, which is noted.
-
-    Args:
-        found: by :func:`judged`.
-        odd: collects unusable records; None: the first of them is an error.
-        place: of the record.
-
-    Raises:
-        DataError: for an unusable record, if problems are not collected.
-    """
+    """Return what was made of a record; None for an unusable one, which is noted."""
     if not isinstance(found, Unusable):
         return found
     if odd is None:
@@ -123,17 +105,11 @@ class _Tally:
 
 
 class Problem(NamedTuple):
-    """What is left out, or may be read otherwise than intended.
+    """What is left out, or may be read otherwise than intended."""
 
-    Attributes:
-        what: cells or records, how many if that is said, and up to the reason.
-        why: the reason; what to do about it may follow a colon.
-        otherwise: what to do if the reason does not say it.
-    """
-
-    what: str
-    why: str
-    otherwise: str
+    what: str  # cells or records, how many if that is said, and up to the reason
+    why: str  # the reason; what to do about it may follow a colon
+    otherwise: str  # what to do if the reason does not say it
 
     def __str__(self) -> str:
         return f"{self.what}{self.why}"
@@ -167,13 +143,7 @@ class Odd:
         self.missing[column] = words
 
     def cell(self, column: str, why: str, place: str) -> None:
-        """Record a cell that counts as missing.
-
-        Args:
-            column: its name.
-            why: the problem, such as ``is no number``, without the cell's content.
-            place: where in the file, such as ``line 3``.
-        """
+        """Record a cell that counts as missing, without its content: ``why`` is such as "is no number"."""
         self._cells.setdefault((column, why), _Tally()).add(place)
 
     def record(self, why: str, place: str) -> None:
@@ -210,11 +180,8 @@ class Odd:
     def problems(self, *, counts: bool) -> list[Problem]:
         """Return what is left out or may be read otherwise: records, then the file, notes and cells.
 
-        The most of each come first.
-
-        Args:
-            counts: whether to say how many, and the first few places. Private; without, the problems may be
-                passed on.
+        The most of each come first. With ``counts`` they say how many, and the first few places, which
+        is private; without, the problems may be passed on.
         """
 
         def of(tally: _Tally, otherwise: str) -> str:
@@ -239,8 +206,7 @@ class Odd:
     def lines(self, part: int | None = None) -> list[str]:
         """Return a line for each problem, with numbers and places. Private.
 
-        Args:
-            part: the number of records that take part, for a last line, if there is a line; None: without.
+        If there is one, a last line says how many records take part.
         """
         found = [str(each) for each in self.problems(counts=True)]
         return [*found, self.taking_part(part)] if found and part is not None else found

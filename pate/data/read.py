@@ -17,14 +17,14 @@ import numpy as np
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import require_encoder
-from pate.data.files import csv_lines, idx, images, parquet, pictures, tables
+from pate.data.files import images, lines, parquet, pictures, tables
 from pate.data.files.npz import Archive
 from pate.data.labels import clean_name, encode_labels
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, raw_at, require_there
 from pate.data.odd import Odd
 from pate.data.read_raw import embedded, read_raw
+from pate.data.records import Several, several_dataset
 from pate.data.schema import Schema
-from pate.data.several import Several, several_dataset
 from pate.data.values import Dataset, Images, Inputs, check_window
 from pate.errors import DataError, SchemaError, UsageError
 
@@ -44,60 +44,43 @@ __all__ = [
 
 
 def read_dataset(
-    path: Path,
+    path: Path,  # a file or folder in one of the formats of this module
     *,
-    label: str | None = None,
+    label: str | None = None,  # the label column of a table; for an archive the key of its labels
+    # the column of a table that names the group (patient) of each row; for an archive the key of its
+    # groups
     group: str | None = None,
+    # the class list that labels count in; None takes the classes that occur
     classes: Sequence[str] | None = None,
+    # columns of a table that are no feature, such as a row number; those that it has not are no error
     drop: Sequence[str] = (),
+    # of images of more than 8 bits a pixel, as :func:`read_inputs` takes it; a schema has its own
     window: Window | None = None,
+    # what the campaign's inputs are, by which each cell and each image is read; other columns are
+    # excluded. None: inferred from the file: the most frequent image size, all cells of a column.
     schema: Schema | None = None,
+    # collects unreadable cells and records. The records are excluded, each by itself, without effect on
+    # others. None: the first of them is an error.
     odd: Odd | None = None,
+    # format of a table's cells; its words for no value are those of all labels and groups
     reading: Reading = PLAIN,
+    # in place of ``label``, columns of yes or no, or such arrays of an archive
     labels: Sequence[str] = (),
+    # in place of ``label``, a column of numbers, or such an array of an archive
     number: str | None = None,
+    # makes embeddings of the records, as of :func:`~pate.data.read_raw.read_raw`; not used if they are
+    # embeddings already, or a schema is of other inputs
     encoder: Embedder | None = None,
-    text: str | None = None,
-    dicom_labels: Path | None = None,
+    text: str | None = None,  # the column of texts that an encoder takes
+    dicom_labels: Path | None = None,  # the table of the labels of DICOM files
+    # whether records of which none can be used are a data set without records, and no error: whether one
+    # of them can be is nobody else's business. For problems that are collected, and a class list.
     none_fits: bool = False,
+    # collects what is lost in reading images, and what may be read otherwise than intended, where ``odd``
+    # does not
     notes: Odd | None = None,
 ) -> Dataset:
-    """Return the labelled records at ``path``.
-
-    Args:
-        path: a file or folder in one of the formats of this module.
-        label: the label column of a table; for an archive the key of its labels.
-        group: the column of a table that names the group (patient) of each row; for an archive
-            the key of its groups.
-        classes: the class list that labels count in; None takes the classes that occur.
-        drop: columns of a table that are no feature, such as a row number; those that it has not
-            are no error.
-        window: of images of more than 8 bits a pixel, as :func:`read_inputs` takes it; a schema has its
-            own.
-        schema: what the campaign's inputs are, by which each cell and each image is read; other columns
-            are excluded. None: inferred from the file: the most frequent image size, all cells of a
-            column.
-        odd: collects unreadable cells and records. The records are excluded, each by itself, without
-            effect on others. None: the first of them is an error.
-        reading: format of a table's cells; its words for no value are those of all labels and groups.
-        labels: in place of ``label``, columns of yes or no, or such arrays of an archive.
-        number: in place of ``label``, a column of numbers, or such an array of an archive.
-        encoder: makes embeddings of the records, as of :func:`~pate.data.read_raw.read_raw`; not used if
-            they are embeddings already, or a schema is of other inputs.
-        text: the column of texts that an encoder takes.
-        dicom_labels: the table of the labels of DICOM files.
-        none_fits: whether records of which none can be used are a data set without records, and no error:
-            whether one of them can be is nobody else's business. For problems that are collected, and a
-            class list.
-        notes: collects what is lost in reading images, and what may be read otherwise than intended, where
-            ``odd`` does not.
-
-    Raises:
-        DataError: if there is nothing there, or what is there cannot be used.
-        SchemaError: if a label is not in ``classes``, or nothing is of the schema.
-        UsageError: if ``label`` or ``group`` is given for data that has no columns, no
-            ``label`` for a table, or more than one of ``label``, ``labels`` and ``number``.
-    """
+    """Return the labelled records at ``path``."""
     if (label is not None) + bool(labels) + (number is not None) > 1:
         raise UsageError("records have one class, several labels or a number: name one of them")
     if len(set(labels)) != len(labels) or NONE in labels:
@@ -165,8 +148,8 @@ def _of_file(path: Path, asked: _Asked, drop: Sequence[str]) -> _Held:
     require_encoder(schema, None)
     if found.is_dir():
         return _of_folder(found, asked)
-    pixels = _in_colour(Images(idx.read_idx_images(found), schema.window), schema)
-    return _Held(found, pixels, idx.read_idx_labels(idx.labels_beside(found)))
+    pixels = _in_colour(Images(images.read_idx_images(found), schema.window), schema)
+    return _Held(found, pixels, images.read_idx_labels(images.labels_beside(found)))
 
 
 def _of_table(found: Path, asked: _Asked, drop: Sequence[str]) -> _Held:
@@ -265,31 +248,21 @@ def _is_archive(path: Path) -> bool:
 
 
 def read_inputs(
-    path: Path,
+    path: Path,  # as for :func:`read_dataset`; a folder of images may also be flat
     *,
-    drop: Sequence[str] = (),
+    drop: Sequence[str] = (),  # columns of a table to leave out; those that it has not are no error
+    # the values that become black and white in images of more than 8 bits a pixel; server and parties
+    # read their images by it
     window: Window | None = None,
+    # called with a line for each kind of image that may be read otherwise than intended
     say: Callable[[str], None] | None = None,
-    encoder: Embedder | None = None,
-    text: str | None = None,
+    encoder: Embedder | None = None,  # as of :func:`read_dataset`
+    text: str | None = None,  # as of :func:`read_dataset`
 ) -> Inputs:
     """Return the inputs of a public set; labels are ignored.
 
     The kinds of a table's columns are inferred from its cells, which are public. Its format is not: numbers
     with a separator of thousands or a decimal comma are an error.
-
-    Args:
-        path: as for :func:`read_dataset`; a folder of images may also be flat.
-        drop: columns of a table to leave out; those that it has not are no error.
-        window: the values that become black and white in images of more than 8 bits a pixel; server and
-            parties read their images by it.
-        say: called with a line for each kind of image that may be read otherwise than intended.
-        encoder: as of :func:`read_dataset`.
-        text: as of :func:`read_dataset`.
-
-    Raises:
-        DataError: if there is nothing there, or what is there cannot be used.
-        UsageError: if a window is given for a table.
     """
     if window is not None:
         check_window(window)
@@ -315,7 +288,7 @@ def read_inputs(
     elif found.is_dir():
         inputs = images.read_images(images.all_files(found), window, odd)
     else:
-        inputs = Images(idx.read_idx_images(found), window)
+        inputs = Images(images.read_idx_images(found), window)
     if not len(inputs):
         raise DataError(f"{found} holds no records")
     if say is not None:
@@ -327,14 +300,7 @@ def read_inputs(
 def is_wanted(
     roles: Collection[str], drop: Collection[str], features: Collection[str] | None, name: str
 ) -> bool:
-    """Return whether a column has a role or may be a feature.
-
-    Args:
-        roles: columns that have one.
-        drop: columns that are no feature.
-        features: those of the schema; None: any that somebody named.
-        name: of the column.
-    """
+    """Return whether a column has a role or may be a feature."""
     if name in map(clean_name, roles):
         return True
     if name in map(clean_name, drop):
@@ -349,23 +315,11 @@ def read_table(
     *,
     wanted: Callable[[str], bool] = tables.is_named,
 ) -> tables.TextTable:
-    """Return the unparsed cells of the table at ``path``.
-
-    Args:
-        path: a file, or a folder with one.
-        odd: as of :func:`read_dataset`.
-        reading: as of :func:`read_dataset`.
-        wanted: as of :func:`~pate.data.files.csv_lines.read_csv`.
-
-    Raises:
-        DataError: if there is no table, or it cannot be read.
-    """
+    """Return the unparsed cells of the table at ``path``."""
     found = locate(path, flat=True)
     if not is_table(found):
         raise DataError(f"{found} is no table")
-    read = (
-        parquet.read_parquet if found.name.casefold().endswith(".parquet") else csv_lines.read_csv
-    )
+    read = parquet.read_parquet if found.name.casefold().endswith(".parquet") else lines.read_csv
     return read(found, odd, reading=reading, wanted=wanted)
 
 

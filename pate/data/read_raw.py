@@ -9,7 +9,7 @@ import numpy as np
 from pate.data.cells import PLAIN, Reading
 from pate.data.embeddings import Embeddings
 from pate.data.encoded import Raw
-from pate.data.files import idx, images
+from pate.data.files import images
 from pate.data.files.dicom import holds_dicom, read_dicom
 from pate.data.files.npz import Archive
 from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
@@ -30,42 +30,26 @@ if TYPE_CHECKING:
 
 
 def read_raw(
+    # texts as of :func:`~pate.data.files.texts.read_texts`, DICOM files as of
+    # :func:`~pate.data.files.dicom.read_dicom`, class folders of images of any sizes, an ``.npz`` or IDX
+    # files
     path: Path,
-    source: str,
+    source: str,  # ``images`` or ``texts``, which the encoder takes
     *,
-    text: str | None = None,
-    dicom_labels: Path | None = None,
-    label: str | None = None,
+    text: str | None = None,  # the column of texts
+    dicom_labels: Path | None = None,  # the table of the labels of DICOM files
+    label: str | None = None,  # the column of the class, or the array of an archive
+    # the column of the patient, or the array of an archive; of DICOM files what names the group
     group: str | None = None,
-    columns: Sequence[str] = (),
-    window: Window | None = None,
-    flat: bool = False,
-    odd: Odd | None = None,
-    notes: Odd | None = None,
+    columns: Sequence[str] = (),  # of several labels, or of a number
+    window: Window | None = None,  # of images of more than 8 bits a pixel
+    flat: bool = False,  # whether neither classes nor groups are wanted, as of a public set
+    odd: Odd | None = None,  # collects unusable records; None: the first of them is an error
+    notes: Odd | None = None,  # collects what is lost in reading images
+    # how a table writes its cells; its words for no value are those of all labels and groups
     reading: Reading = PLAIN,
 ) -> Raw | None:
-    """Return the raw records at ``path``; None if they are embeddings already.
-
-    Args:
-        path: texts as of :func:`~pate.data.files.texts.read_texts`, DICOM files as of
-            :func:`~pate.data.files.dicom.read_dicom`, class folders of images of any sizes, an ``.npz`` or
-            IDX files.
-        source: ``images`` or ``texts``, which the encoder takes.
-        text: the column of texts.
-        dicom_labels: the table of the labels of DICOM files.
-        label: the column of the class, or the array of an archive.
-        group: the column of the patient, or the array of an archive; of DICOM files what names the group.
-        columns: of several labels, or of a number.
-        window: of images of more than 8 bits a pixel.
-        flat: whether neither classes nor groups are wanted, as of a public set.
-        odd: collects unusable records; None: the first of them is an error.
-        notes: collects what is lost in reading images.
-        reading: how a table writes its cells; its words for no value are those of all labels and groups.
-
-    Raises:
-        DataError: if there is nothing there, or it cannot be read.
-        UsageError: for options that do not go with the records, or a table where the encoder takes images.
-    """
+    """Return the raw records at ``path``; None if they are embeddings already."""
     if path.is_file() and path.name.casefold().endswith(".npz") and Archive(path).has_embeddings:
         return None
     if source == "texts":
@@ -115,14 +99,14 @@ def read_raw(
         )
     if found.is_dir():
         return _of_folder(found, window, stated, flat=flat, odd=odd, notes=notes)
-    pixels = idx.read_idx_images(found)
+    pixels = images.read_idx_images(found)
     return Raw(
         found,
         stated,
         len(pixels),
         lambda: iter(pixels),
         lambda row: f"record {row + 1}",
-        None if flat else idx.read_idx_labels(idx.labels_beside(found)),
+        None if flat else images.read_idx_labels(images.labels_beside(found)),
         None,
         {},
         odd,
@@ -171,12 +155,7 @@ def _of_folder(
 def embedded(
     raw: Raw, encoder: Embedder, *, none_fits: bool = False
 ) -> tuple[Embeddings, NDArray[np.bool_]]:
-    """Return the embeddings of n records, and (n,) which of them are usable; others are zero.
-
-    Raises:
-        DataError: if none can be used, unless ``none_fits``, or one cannot and problems are errors.
-        DeepImagesError: if all have more than 8 bits a pixel and there is no window.
-    """
+    """Return the embeddings of n records, and (n,) which of them are usable; others are zero."""
     kept: list[int] = []
 
     def readable() -> Iterator[Record]:

@@ -28,23 +28,17 @@ _COLUMN: Final = re.compile(r"(.+?):(number|category)(?:, |\Z)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Schema:
-    """The kind of inputs: images of one size, rows of named columns, or what an encoder makes of either.
+    """The kind of inputs: images of one size, rows of named columns, or what an encoder makes of either."""
 
-    Attributes:
-        size: height, width and channels of images; None for a table.
-        window: of images of more than 8 bits a channel, or None if none was stated.
-        numeric: of a table, by column name, whether it has numbers; None for images.
-        encoder: SHA-256 of the public encoder; None if there is none.
-        source: "images" or "texts" that the encoder takes; "" if there is none.
-        width: coordinates of its embeddings; 0 if there is none.
-    """
-
+    # height, width and channels of images; None for a table
     size: tuple[int, int, int] | None = None
+    # of images of more than 8 bits a channel, or None if none was stated
     window: Window | None = None
+    # of a table, by column name, whether it has numbers; None for images
     numeric: Mapping[str, bool] | None = None
-    encoder: str | None = None
-    source: str = ""
-    width: int = 0
+    encoder: str | None = None  # SHA-256 of the public encoder; None if there is none
+    source: str = ""  # "images" or "texts" that the encoder takes; "" if there is none
+    width: int = 0  # coordinates of its embeddings; 0 if there is none
 
     def __hash__(self) -> int:
         return hash((self.size, self.window, tuple(self.numeric or ()), self.encoder))
@@ -57,9 +51,6 @@ class Schema:
         {'age': True, 'sex': False}
         >>> Schema.parse("images 28x28x1 window 0 4095").window
         (0, 4095)
-
-        Raises:
-            SchemaError: if it is not such a line.
         """
         if line.startswith("table "):
             found, at = {}, len("table ")

@@ -30,14 +30,8 @@ _WAYS_EACH, _WAYS_SPARE = 8, 1000
 def check_skops(content: bytes, *, most: int | None = None) -> None:
     """Check the unpacked size of a skops file before skops reads it.
 
-    Args:
-        content: of the file.
-        most: largest unpacked size in bytes. None: the file's size, which is enough for one written
-            without compression.
-
-    Raises:
-        DataError: if it is not an archive of a description and arrays, unpacks to more, has an array
-            whose header and length differ, or refers to one array in several places.
+    It may not unpack to more than ``most`` bytes, by default its own size, which is enough for one written
+    without compression.
     """
     if len(content) > LARGEST:
         raise DataError(f"{len(content)} bytes are too many for a model")
@@ -61,12 +55,7 @@ def check_skops(content: bytes, *, most: int | None = None) -> None:
 
 
 def _check_array(file: ZipFile, info: ZipInfo) -> None:
-    """Refuse a member that is not an array, or whose header states more than it has.
-
-    Raises:
-        DataError: if so.
-        ValueError: if it has no header.
-    """
+    """Refuse a member that is not an array, or whose header states more than it has."""
     if not info.filename.endswith(".npy"):
         raise DataError(f"{info.filename!r:.80} is not an array")
     with file.open(info) as member:
@@ -83,9 +72,6 @@ def _check_references(described: object, members: dict[str, ZipInfo]) -> None:
 
     An object that occurs again, under the same number, is built once; but skops walks through its parts
     at each occurrence.
-
-    Raises:
-        DataError: if so.
     """
     readers: dict[str, object] = {}
     occurrences: dict[int, list[_Node]] = {}
@@ -118,10 +104,7 @@ def _check_references(described: object, members: dict[str, ZipInfo]) -> None:
 class _Ways:
     """Counts the steps of a walk through an object and, at each occurrence, its parts.
 
-    Args:
-        occurrences: the objects of each number. Which of several is used depends on the reading order;
-            the longest counts.
-        most: steps.
+    Which of several objects of one number is used depends on the reading order; the longest counts.
     """
 
     def __init__(self, occurrences: dict[int, list[_Node]], most: int) -> None:
@@ -130,11 +113,7 @@ class _Ways:
         self._known: dict[int, int | None] = {}
 
     def of(self, each: object) -> int:
-        """Return the steps through one object.
-
-        Raises:
-            DataError: if they are too many, or it is a part of itself.
-        """
+        """Return the steps through one object."""
         if isinstance(each, list):
             return self._bounded(sum(map(self.of, each)))
         if not isinstance(each, dict):

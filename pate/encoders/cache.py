@@ -54,13 +54,7 @@ class Memory:
 
 
 class Cache:
-    """The rows of one encoder, safe for several threads.
-
-    Args:
-        folder: private; it has a file for each encoder.
-        encoder: its digest.
-        width: coordinates of its rows.
-    """
+    """The rows of one encoder, safe for several threads."""
 
     def __init__(self, folder: Path, encoder: str, width: int) -> None:
         self._path = folder / f"{encoder}.sqlite"

@@ -9,13 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import re
+import stat
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pate.data.embeddings import WIDEST
 from pate.errors import DataError
 from pate.exact import parse, read, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT: Final = "pate-encoder/1"
 #: The description's name in an encoder's folder.
@@ -45,17 +50,11 @@ _LONGEST_NAME, _LONGEST_TEXT = 100, 500
 
 @dataclass(frozen=True)
 class FileOf:
-    """A file of an encoder's folder.
+    """A file of an encoder's folder."""
 
-    Attributes:
-        file: its name, without a folder.
-        sha256: of its content.
-        size: bytes.
-    """
-
-    file: str
-    sha256: bytes
-    size: int
+    file: str  # its name, without a folder
+    sha256: bytes  # of its content
+    size: int  # bytes
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.file) or self.file == FILE:
@@ -71,28 +70,18 @@ class FileOf:
 
 @dataclass(frozen=True)
 class ImageSteps:
-    """From an image to the graph's input.
+    """From an image to the graph's input."""
 
-    Attributes:
-        height: pixels that the graph takes.
-        width: pixels that the graph takes.
-        channels: 1 (grey) or 3 (red, green, blue).
-        fit: how an image of other proportions is scaled.
-        crop: for the fit "crop": the share of the largest fitting part that is kept, in its middle.
-        resample: the filter of Pillow.
-        mean: by channel, subtracted from values that go from 0 to 1.
-        spread: by channel, by which they are divided then.
-        layout: order of the graph's input: channels, height, width ("first"), or channels "last".
-    """
-
-    height: int
-    width: int
-    channels: Literal[1, 3]
-    fit: Fit
+    height: int  # pixels that the graph takes
+    width: int  # pixels that the graph takes
+    channels: Literal[1, 3]  # 1 (grey) or 3 (red, green, blue)
+    fit: Fit  # how an image of other proportions is scaled
+    # for the fit "crop": the share of the largest fitting part that is kept, in its middle
     crop: float
-    resample: Resample
-    mean: tuple[float, ...]
-    spread: tuple[float, ...]
+    resample: Resample  # the filter of Pillow
+    mean: tuple[float, ...]  # by channel, subtracted from values that go from 0 to 1
+    spread: tuple[float, ...]  # by channel, by which they are divided then
+    # order of the graph's input: channels, height, width ("first"), or channels "last"
     layout: Literal["first", "last"]
 
     def __post_init__(self) -> None:
@@ -110,15 +99,10 @@ class ImageSteps:
 
 @dataclass(frozen=True)
 class TextSteps:
-    """From a text to the graph's input.
+    """From a text to the graph's input."""
 
-    Attributes:
-        tokenizer: a file of the package ``tokenizers``.
-        longest: tokens of a text, its marks included; the rest of a longer text is not used.
-    """
-
-    tokenizer: FileOf
-    longest: int
+    tokenizer: FileOf  # a file of the package ``tokenizers``
+    longest: int  # tokens of a text, its marks included; the rest of a longer text is not used
 
     def __post_init__(self) -> None:
         if not 0 < self.longest <= MOST_TOKENS:
@@ -129,29 +113,17 @@ class TextSteps:
 
 @dataclass(frozen=True)
 class Description:
-    """What ``encoder.json`` says.
+    """What ``encoder.json`` says."""
 
-    Attributes:
-        name: of the encoder.
-        trained: by whom it was trained, on what.
-        licence: of its weights.
-        model: the ONNX file.
-        output: of the graph, the one that is used.
-        pooling: from this output to one row.
-        width: coordinates of an embedding.
-        images: the steps before the graph, or None if it takes texts.
-        texts: the steps before the graph, or None if it takes images.
-    """
-
-    name: str
-    trained: str
-    licence: str
-    model: FileOf
-    output: str
-    pooling: Pooling
-    width: int
-    images: ImageSteps | None
-    texts: TextSteps | None
+    name: str  # of the encoder
+    trained: str  # by whom it was trained, on what
+    licence: str  # of its weights
+    model: FileOf  # the ONNX file
+    output: str  # of the graph, the one that is used
+    pooling: Pooling  # from this output to one row
+    width: int  # coordinates of an embedding
+    images: ImageSteps | None  # the steps before the graph, or None if it takes texts
+    texts: TextSteps | None  # the steps before the graph, or None if it takes images
 
     def __post_init__(self) -> None:
         for what, longest in (
@@ -196,11 +168,7 @@ class Description:
 
     @classmethod
     def from_bytes(cls, content: bytes, what: str = FILE) -> Description:
-        """Parse the content of ``encoder.json``.
-
-        Raises:
-            DataError: if it is not a description of an encoder; it names the field.
-        """
+        """Parse the content of ``encoder.json``."""
         fields = parse(content, most=MOST_BYTES, error=DataError, what=what, form=FORMAT)
         return read(cls, fields, error=DataError, what=what)
 
@@ -214,3 +182,18 @@ class Description:
             f"{self.name}, SHA-256 {self.digest}, licence {self.licence}; the encoder is public; trained "
             f"by: {self.trained}; nothing here protects the records that it was trained on"
         )
+
+
+def read_at_most(path: Path, most: int) -> bytes:
+    """Return the content of a regular file of at most ``most`` bytes; a larger one is not read."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(handle, "rb") as file:  # noqa: PTH123  (of a descriptor)
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise DataError(f"{path} is no file")
+            if found.st_size > most:
+                raise DataError(f"{path} has {found.st_size} bytes, at most {most} are read")
+            return file.read(most + 1)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}") from error

@@ -37,14 +37,6 @@ def draft(content: bytes, graph: Graph, tokenizer: bytes | None) -> dict[str, An
 
     What a graph does not say is a guess, or marked TODO; a draft is no description until a person has
     filled it in.
-
-    Args:
-        content: of the ONNX file.
-        graph: of it.
-        tokenizer: the content of ``tokenizer.json`` if the graph takes tokens.
-
-    Raises:
-        DataError: if it takes neither images nor tokens, or gives no output that can be used.
     """
     output, pooling, width = output_of(graph)
     images = texts = None
@@ -74,9 +66,6 @@ def output_of(graph: Graph) -> tuple[str, Pooling, int]:
     The mean is taken of the tokens of a text and of the places of an image, and the first row of the
     tokens of an image. A width that is left open is taken from another output: exporters of sentence
     models state that of the tokens only.
-
-    Raises:
-        DataError: if none has a known width.
     """
     ranked = sorted(
         graph.outputs, key=lambda each: _OUTPUTS.index(each.name) if each.name in _OUTPUTS else 99

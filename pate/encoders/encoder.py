@@ -22,15 +22,12 @@ import numpy as np
 
 from pate.data.embeddings import UNIT, Embeddings
 from pate.data.odd import Unusable, UnusableRecordError, judged, usable
-from pate.encoders import pictures
+from pate.encoders import inputs
 from pate.encoders.cache import TOO_SLOW
-from pate.encoders.description import FILE, MOST_BYTES, Description, FileOf
-from pate.encoders.graph import checked_graph
-from pate.encoders.limit import MOST_SECONDS, Limit
-from pate.encoders.plain_files import read_at_most
-from pate.encoders.session import open_session
-from pate.encoders.tokenizer import first_line, opened_tokenizer
-from pate.encoders.trial import seconds_after
+from pate.encoders.description import FILE, MOST_BYTES, Description, FileOf, read_at_most
+from pate.encoders.graph import checked_graph, open_session
+from pate.encoders.inputs import first_line, opened_tokenizer
+from pate.encoders.trial import MOST_SECONDS, Limit, seconds_after
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -57,12 +54,7 @@ class TooSlowError(UnusableRecordError):
 
 
 class Encoder:
-    """A public encoder, ready to run.
-
-    Attributes:
-        description: what its folder says of it.
-        digest: its identity, 64 hexadecimal digits.
-    """
+    """A public encoder, ready to run."""
 
     def __init__(
         self,
@@ -71,17 +63,7 @@ class Encoder:
         tokenizer: bytes | None,
         seconds: float = MOST_SECONDS,
     ) -> None:
-        """Open a checked graph; :meth:`open` is for folders.
-
-        Args:
-            description: of it.
-            model: the content of its file.
-            tokenizer: the same, of texts.
-            seconds: most processor time of one record.
-
-        Raises:
-            DataError: if the graph is not accepted, or not what the description says.
-        """
+        """Open a checked graph; :meth:`open` is for folders."""
         self.description, self.digest = description, description.digest
         self._seconds = seconds
         graph = checked_graph(model)
@@ -105,15 +87,9 @@ class Encoder:
     def open(cls, folder: Path, *, trial: bool = True, seconds: float = MOST_SECONDS) -> Encoder:
         """Open the encoder of a folder.
 
-        Args:
-            folder: with ``encoder.json`` and the files that it names.
-            trial: run some inputs in another process first, with bounds on its time and memory. An encoder
-                that was tried in this process is not tried again.
-            seconds: most processor time of a record; after a trial a small multiple of its slowest run.
-
-        Raises:
-            DataError: if a file is missing or is not the described one, the graph is not accepted, or one
-                input takes too long or too much memory.
+        With ``trial``, some inputs are run in another process first, with bounds on its time and
+        memory, unless that was done in this process; ``seconds`` is then a small multiple of its
+        slowest run.
         """
         description, contents = opened_files(folder)
         checked_graph(contents[0], f"the encoder in {folder}")
@@ -136,28 +112,21 @@ class Encoder:
         return self.description.source
 
     def row(self, record: Record) -> NDArray[np.int16]:
-        """Return the embedding of one record, in units of 1/:data:`~pate.data.embeddings.UNIT`.
-
-        Raises:
-            UnusableRecordError: if there is none: the encoder fails, gives what it should not, or takes too
-                long.
-        """
+        """Return the embedding of one record, in units of 1/:data:`~pate.data.embeddings.UNIT`."""
         prepared = self.prepared(record)
         return self._rounded(self._pooled(self._run(prepared)))
 
     def prepared(self, record: Record) -> dict[str, NDArray[Any]]:
         """Return one record as the graph takes it, by the names of its inputs.
 
-        Raises:
-            UnusableRecordError: if it is none that the encoder takes.
-            Exception: of a tokenizer, whose errors have no common base but this.
+        Errors of a tokenizer have no common base but ``Exception``.
         """
         images = self.description.images
         if images is not None:
             if isinstance(record, str):
                 raise UnusableRecordError("the encoder takes images, not texts")
             try:
-                fed: list[NDArray[Any]] = [pictures.prepared(record, images)]
+                fed: list[NDArray[Any]] = [inputs.prepared(record, images)]
             except DataError as error:
                 raise UnusableRecordError(str(error)) from error
         else:
@@ -183,24 +152,10 @@ class Encoder:
         cache: Cache | Memory | None = None,
         threads: int | None = None,
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-        """Return the embeddings of records, and which of the records are usable.
+        """Return the embeddings of records, (n, d) int16, and (n,) which of the records are usable.
 
-        Records are taken one by one, a few ahead of the work, so they may come from a stream.
-
-        Args:
-            records: images of any sizes, or texts.
-            odd: collects unusable records; None: the first of them is an error.
-            place: returns a record's place, for messages.
-            move: called with the number of finished records.
-            cache: of the embeddings of earlier runs.
-            threads: runs at a time, each of one record; the result does not depend on it. None: the
-                number of this process's cores.
-
-        Returns:
-            (n, d) int16, rows of zeros for unusable records, and (n,) whether each is usable.
-
-        Raises:
-            UnusableRecordError: for an unusable record, if problems are not collected.
+        Records are taken one by one, a few ahead of the work, so they may come from a stream. The
+        result does not depend on the number of threads, each of which runs one record at a time.
         """
 
         def work(record: Record) -> NDArray[np.int16] | Unusable:
@@ -240,23 +195,10 @@ class Encoder:
             raise TooSlowError
         return found
 
-    def embed_images(self, images: Iterable[NDArray[np.uint8]]) -> NDArray[np.int16]:
-        """Return (n, d) int16 of images of any sizes; errors as :meth:`rows`."""
-        return self.rows(images)[0]
-
-    def embed_texts(self, texts: Iterable[str]) -> NDArray[np.int16]:
-        """Return (n, d) int16 of texts; errors as :meth:`rows`."""
-        return self.rows(texts)[0]
-
     def embeddings(
         self, values: NDArray[np.int16], window: tuple[int, int] | None = None
     ) -> Embeddings:
-        """Return rows as inputs of a campaign.
-
-        Args:
-            values: (n, d), of :meth:`rows`.
-            window: by which images of more than 8 bits a channel were read.
-        """
+        """Return rows as inputs of a campaign."""
         source = self.source if window is None else "{} window {} {}".format(self.source, *window)
         return Embeddings(values, source, self.digest)
 
@@ -355,21 +297,13 @@ class Encoder:
 
 
 def opened_files(folder: Path) -> tuple[Description, list[bytes]]:
-    """Return an encoder's description and the content of each of its files, compared with its digest.
-
-    Raises:
-        DataError: if one is missing, or is not the described one.
-    """
+    """Return an encoder's description and the content of each of its files, compared with its digest."""
     description = read_description(folder)
     return description, [_described(folder, each) for each in description.files]
 
 
 def read_description(folder: Path) -> Description:
-    """Return what an encoder's folder says of it; its other files are not read.
-
-    Raises:
-        DataError: if there is no description, or it is not one.
-    """
+    """Return what an encoder's folder says of it; its other files are not read."""
     if not folder.is_dir():
         raise DataError(f"there is no folder at {folder}: --encoder takes an encoder's folder")
     path = folder / FILE

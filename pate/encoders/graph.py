@@ -3,17 +3,16 @@
 Accepted are operators of ONNX's own set only, without graphs within them (If, Loop, Scan), without random
 draws, and all weights in the file. What is computed for an input, and on arrays of which sizes, depends on
 the input's size only (:mod:`pate.encoders.sizes`), no division of its numbers ends the process
-(:mod:`pate.encoders.divisions`), and nothing is read from elsewhere.
+(:mod:`pate.encoders.sizes`), and nothing is read from elsewhere.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pate.encoders.description import MOST_MODEL
-from pate.encoders.divisions import require_safe_divisions
-from pate.encoders.sizes import require_fixed_sizes
+from pate.encoders.sizes import require_fixed_sizes, require_safe_divisions
 from pate.errors import DataError
 
 if TYPE_CHECKING:
@@ -44,16 +43,11 @@ OPEN: Final = None
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of a graph.
-
-    Attributes:
-        name: of it.
-        kind: ONNX's number of its element type; 1 is float32, 6 and 7 are int32 and int64.
-        shape: its dimensions, None for each that the file leaves open; None if it does not say.
-    """
+    """An input or output of a graph."""
 
     name: str
-    kind: int
+    kind: int  # ONNX's number of its element type; 1 is float32, 6 and 7 are int32 and int64
+    # its dimensions, None for each that the file leaves open; None if it does not say
     shape: tuple[int | None, ...] | None
 
     def __str__(self) -> str:
@@ -65,26 +59,15 @@ class Port:
 
 @dataclass(frozen=True)
 class Graph:
-    """What a checked file has.
+    """What a checked file has."""
 
-    Attributes:
-        inputs: without those that have a value in the file.
-        outputs: of the graph.
-        nodes: how many operators.
-        opset: version of ONNX's set of operators.
-    """
-
-    inputs: tuple[Port, ...]
-    outputs: tuple[Port, ...]
-    nodes: int
-    opset: int
+    inputs: tuple[Port, ...]  # without those that have a value in the file
+    outputs: tuple[Port, ...]  # of the graph
+    nodes: int  # how many operators
+    opset: int  # version of ONNX's set of operators
 
     def require_images(self, shape: tuple[int, int, int, int]) -> str:
-        """Check that the graph takes one image of a shape, and return the input's name.
-
-        Raises:
-            DataError: if it has other inputs.
-        """
+        """Check that the graph takes one image of a shape, and return the input's name."""
         if len(self.inputs) != 1 or self.inputs[0].kind != _FLOAT:
             raise DataError(
                 f"the graph must take one float32 input, it takes {_listed(self.inputs)}"
@@ -99,11 +82,7 @@ class Graph:
         return port.name
 
     def require_texts(self) -> tuple[Port, ...]:
-        """Check that the graph takes tokens, and return its inputs.
-
-        Raises:
-            DataError: if it has other inputs.
-        """
+        """Check that the graph takes tokens, and return its inputs."""
         names = [port.name for port in self.inputs]
         if "input_ids" not in names or set(names) - set(TOKENS):
             raise DataError(
@@ -123,16 +102,7 @@ class Graph:
         return self.inputs
 
     def require_output(self, name: str, ranks: tuple[int, ...], width: int) -> None:
-        """Check an output of the graph.
-
-        Args:
-            name: of the output.
-            ranks: how many dimensions it may have.
-            width: coordinates of an embedding.
-
-        Raises:
-            DataError: if there is none of this name, or its shape is another one.
-        """
+        """Check an output of the graph."""
         port = next((each for each in self.outputs if each.name == name), None)
         if port is None:
             raise DataError(f"the graph has no output {name!r:.80}, it has {_listed(self.outputs)}")
@@ -154,14 +124,8 @@ class Graph:
 def checked_graph(content: bytes, what: str = "") -> Graph:
     """Return what an ONNX file has, after checks that it runs nothing but ONNX's own operators.
 
-    Args:
-        content: of the file.
-        what: whose graph it is, for messages.
-
-    Raises:
-        DataError: if it is no ONNX file, is too large, has an operator that is not accepted, functions of
-            its own, graphs within operators, sizes or divisions that depend on an input's content, or weights
-            in another file.
+    It may have no functions of its own, no graphs within operators, no sizes or divisions that depend on an
+    input's content, and no weights in another file.
     """
     try:
         return _checked(content)
@@ -261,3 +225,29 @@ def _port(value: onnx.ValueInfoProto) -> Port:
 
 def _listed(ports: tuple[Port, ...]) -> str:
     return ", ".join(map(str, ports[:5])) + (", …" if len(ports) > 5 else "") or "nothing"
+
+
+def open_session(model: bytes) -> Any:
+    """Return an ``onnxruntime.InferenceSession`` of a checked graph."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise DataError("encoders need the package onnxruntime: install it") from error
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.use_deterministic_compute = True
+    options.log_severity_level = 4
+    # A run's memory goes back, and is not planned by the shapes of earlier inputs.
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
+    options.add_session_config_entry("session.load_model_format", "ONNX")
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        # Its fallback would print the error, and try the same again.
+        return onnxruntime.InferenceSession(
+            model, options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
+    except Exception as error:  # its errors have no common base but this
+        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        shown = "".join(each if each.isprintable() else " " for each in text)[:300]
+        raise DataError(f"ONNX Runtime cannot open the graph: {shown}") from error

@@ -22,12 +22,7 @@ _RUNS: Final = 3
 def run(folder: Path, seconds: int) -> dict[str, Any]:
     """Open an encoder and run some inputs, in a process with bounds, which ends after it.
 
-    Args:
-        folder: of the encoder.
-        seconds: of processor time for each run after the first.
-
-    Returns:
-        The fields of :class:`pate.encoders.trial.Trial`, or ``error``.
+    The result has the fields of :class:`pate.encoders.trial.Trial`, or ``error``.
     """
     began = time.process_time()
     try:

@@ -26,11 +26,7 @@ CACHE: Final = "embeddings"
 class Reader:
     """Embeds the records that a reader hands it.
 
-    Args:
-        encoder: to use.
-        cache: private folder of embeddings; None: they are made anew each time.
-        bar: returns a progress bar of a title, called with what is done and the total.
-        memory: rows of earlier calls, where there is no folder.
+    Without a cache in a private folder, ``memory`` has the rows of earlier calls.
     """
 
     def __init__(
@@ -52,16 +48,7 @@ class Reader:
         home: Path | None = None,
         bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] | None = None,
     ) -> Reader | None:
-        """Open the encoder of ``--encoder``, None if the option was not given.
-
-        Args:
-            folder: of the encoder.
-            home: in which embeddings are kept; None: nowhere.
-            bar: as above.
-
-        Raises:
-            DataError: as :meth:`pate.encoders.encoder.Encoder.open`.
-        """
+        """Open the encoder of ``--encoder``, None if the option was not given."""
         return None if folder is None else cls.of(folder, home=home, bar=bar)
 
     @classmethod
@@ -103,11 +90,7 @@ class Reader:
         odd: Odd | None,
         place: Callable[[int], str],
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-        """Return (n, d) embeddings and (n,) which records are usable.
-
-        Raises:
-            DataError: as :meth:`pate.encoders.encoder.Encoder.rows`.
-        """
+        """Return (n, d) embeddings and (n,) which records are usable."""
         with ExitStack() as held:
             cache: Cache | Memory | None = self._memory
             if self._cache is not None:

@@ -1,20 +1,26 @@
-"""Sizes within a graph: they depend on the size of an input, never on what is in it.
+"""What no content of an input may decide in a graph: sizes, and divisions that can end the process.
 
 A graph that makes an array as long as a pixel says takes as much time and memory for a record as its maker
 likes, and both can be seen from outside. So what an input's numbers reach is followed through the graph, and
 no operator may take the size of its output, or the length of a loop, from there. ``Shape`` and ``Size`` end
 the trail: what they give is known before the record is. Text has no fixed size, so a graph has none.
+
+The least whole number of 32 or 64 bits, divided by -1, is none of that width, and the processor ends the
+process. A remainder of floats (``Mod`` with ``fmod``) is taken bit by bit: it takes the longer, the further
+the two numbers lie apart. What an input's numbers reach may meet neither of them. An encoder needs neither:
+it divides floats, and whole numbers only of its sizes.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import onnx
 
@@ -77,11 +83,7 @@ _NOT_FOLLOWED: Final = frozenset({
 def require_fixed_sizes(graph: onnx.GraphProto) -> None:
     """Check that no size within a graph depends on the content of an input.
 
-    Args:
-        graph: of operators that have no graphs within them.
-
-    Raises:
-        DataError: naming the first operator whose size does, or is not followed.
+    Its operators have no graphs within them.
     """
     told = reached(graph)
     for node in graph.node:
@@ -125,10 +127,7 @@ def spread(
 ) -> set[str]:
     """Return what has a property that operators pass on, in whatever order they stand.
 
-    Args:
-        graph: of them.
-        start: names that have it.
-        gives: returns those outputs of an operator that have it if an input of a name does.
+    ``gives`` returns those outputs of an operator that have it if an input of a name does.
     """
     takers = defaultdict(list)
     for node in graph.node:
@@ -143,3 +142,101 @@ def spread(
             found |= new
             waiting += new
     return found
+
+
+# Divisions
+
+#: ONNX's numbers and names of the element types whose division can end the process. Narrower ones are
+#: divided in 32 bits, and those without a sign have no -1.
+_WHOLE: Final = frozenset({6, 7})
+_WHOLE_TEXTS: Final = frozenset({"tensor(int32)", "tensor(int64)"})
+_FLOAT: Final = 1
+
+
+def require_safe_divisions(graph: onnx.GraphProto, opset: int) -> None:
+    """Check that no number of an input comes to a division that can end the process or take long.
+
+    The operators have no graphs within them, and are all of ONNX's set ``opset``.
+    """
+    told, whole = reached(graph), _whole(graph, opset)
+    for node in graph.node:
+        if node.op_type == "Div" and told & set(node.input) and whole & set(node.input):
+            raise DataError(
+                "the operator Div divides whole numbers of an input: the least one by -1 would end "
+                "the process"
+            )
+        if node.op_type == "Mod" and told & set(node.input) and _attribute(node, "fmod"):
+            raise DataError(
+                "the operator Mod takes the remainder of floats of an input: its time would tell of "
+                "the record"
+            )
+
+
+class _Types(NamedTuple):
+    """Which elements an operator takes and gives, by its definition."""
+
+    inputs: tuple[str, ...]  # name of the type of each; the last one is that of all further ones
+    outputs: tuple[str, ...]  # the same
+    whole: frozenset[str]  # names of types that can be of :data:`_WHOLE`
+
+
+@cache
+def _types(kind: str, opset: int) -> _Types:
+    import onnx.defs
+
+    schema = onnx.defs.get_schema(kind, opset, "")
+    able = {
+        each.type_param_str
+        for each in schema.type_constraints
+        if _WHOLE_TEXTS & set(each.allowed_type_strs)
+    }
+    return _Types(
+        tuple(each.type_str for each in schema.inputs),
+        tuple(each.type_str for each in schema.outputs),
+        _WHOLE_TEXTS | able,
+    )
+
+
+def _whole(graph: onnx.GraphProto, opset: int) -> set[str]:
+    """Return the names of all arrays that are of :data:`_WHOLE`, or may be."""
+    start = {each.name for each in graph.initializer if each.data_type in _WHOLE}
+    start |= {each.values.name for each in graph.sparse_initializer}
+    start |= {each.name for each in graph.input if each.type.tensor_type.elem_type in _WHOLE}
+    for node in graph.node:
+        types = _types(node.op_type, opset)
+        taken = {kind for kind, name in _typed(node.input, types.inputs) if name}
+        for kind, name in _typed(node.output, types.outputs):
+            if kind in types.whole and kind not in taken and _stated(node) in {None, *_WHOLE}:
+                start.add(name)
+
+    def gives(node: onnx.NodeProto, name: str) -> Iterator[str]:
+        types = _types(node.op_type, opset)
+        taken = {kind for kind, each in _typed(node.input, types.inputs) if each == name}
+        for kind, each in _typed(node.output, types.outputs):
+            if kind in types.whole & taken:
+                yield each
+
+    return spread(graph, start, gives)
+
+
+def _typed(names: Iterable[str], kinds: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Yield each name with the name of its type."""
+    for at, name in enumerate(names):
+        if kinds:
+            yield kinds[min(at, len(kinds) - 1)], name
+
+
+def _stated(node: onnx.NodeProto) -> int | None:
+    """Return the element type that an operator's attributes state, None if none does."""
+    for each in node.attribute:
+        if each.name in {"to", "dtype"}:
+            return each.i
+        if each.name in {"value_float", "value_floats"}:
+            return _FLOAT
+        if each.name == "value":
+            return each.t.data_type
+    return _FLOAT if node.op_type == "ConstantOfShape" else None
+
+
+def _attribute(node: onnx.NodeProto, name: str) -> int:
+    return next((each.i for each in node.attribute if each.name == name), 0)

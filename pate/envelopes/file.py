@@ -117,7 +117,7 @@ def write(
     Raises:
         DiskError: if it cannot be written.
     """
-    # A courier must be able to read it: an answer is sealed, a request holds nothing private.
+    # A carrier must be able to read it: an answer is sealed, a request holds nothing private.
     write_file(path, _content(manifest, key, messages), mode=0o644)
 
 

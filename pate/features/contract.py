@@ -1,11 +1,18 @@
-"""The interface of feature spaces."""
+"""The interface of feature spaces, and row-wise operations whose results do not depend on the other rows.
+
+A record's place must depend on only that record. On some processors a matrix product rounds a row
+differently depending on its position among the others; so all placing of records uses these.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
@@ -25,8 +32,27 @@ class FeatureSpace(Protocol):
         """Return the number of coordinates of a point."""
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32, one point per input, each computed from only that input.
+        """Return (n, width) float32, one point per input, each computed from only that input."""
 
-        Raises:
-            SchemaError: if the inputs are not of the kind and size that the space is for.
-        """
+
+_BLOCK: Final = 512  # rows multiplied at once
+_TINY: Final = 1e-12  # shorter rows are not stretched to length one
+
+
+def blocks(points: Floats) -> Iterator[tuple[int, Floats]]:
+    """Yield the first row's index and the rows of each block, which bounds memory."""
+    for start in range(0, len(points), _BLOCK):
+        yield start, points[start : start + _BLOCK]
+
+
+def each_by(rows: Floats, matrix: Floats) -> Floats:
+    """Return (n, k) ``rows @ matrix``, a product for each row by itself."""
+    made: Floats = np.matmul(rows[:, None, :], matrix)[:, 0]
+    return made
+
+
+def unit(points: NDArray[np.floating[Any]]) -> Floats:
+    """Return (n, k) rows of length one."""
+    lengths = np.linalg.norm(points, axis=1, keepdims=True)
+    made: Floats = (points / np.maximum(lengths, _TINY)).astype(np.float32)
+    return made

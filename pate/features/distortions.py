@@ -80,14 +80,7 @@ def _distort(pixels: NDArray[np.uint8], first: int) -> NDArray[np.uint8]:
 
 
 def draws(first: int, count: int, each: int, purpose: str) -> Floats:
-    """Return (count, each) numbers from -1 to 1, determined by purpose and index in the set.
-
-    Args:
-        first: index of the first row.
-        count: rows.
-        each: numbers a row.
-        purpose: domain separation.
-    """
+    """Return (count, each) numbers from -1 to 1, determined by purpose and index in the set."""
     drawn = np.empty((count, each), dtype=np.float32)
     for at in range(count):
         stream = hashlib.shake_256(f"pate distortions 1 {purpose} {first + at}".encode())

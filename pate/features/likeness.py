@@ -50,32 +50,20 @@ _AT_ONCE: Final = 2048
 
 @dataclass(frozen=True, eq=False)
 class LikenessSpace:
-    """The likeness of inputs to landmarks.
+    """The likeness of inputs to landmarks."""
 
-    Attributes:
-        base: the space of distances.
-        usual: the usual distance of public rows from their mean.
-        landmarks: (m, w) their coordinates, whole numbers.
-        turn: (m, m) whole numbers.
-    """
-
-    base: FeatureSpace
-    usual: float
-    landmarks: Wide
-    turn: Wide
+    base: FeatureSpace  # the space of distances
+    usual: float  # the usual distance of public rows from their mean
+    landmarks: Wide  # (m, w) their coordinates, whole numbers
+    turn: Wide  # (m, m) whole numbers
 
     name = "likeness"
 
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> LikenessSpace:
-        """Return the space fitted on public rows.
+        """Return the space fitted on public rows, of which the first 2^10 different ones are landmarks.
 
-        Args:
-            base: the space of distances, fitted on the whole public set.
-            public: some of its rows, of which the first 2^10 different ones are landmarks.
-
-        Raises:
-            DataError: if they are all in one place, or have too many coordinates.
+        ``base`` is fitted on the whole public set.
         """
         points = base.embed(public).astype(np.float64)
         usual = float(np.sqrt(np.square(points - points.mean(axis=0)).sum(axis=1).mean()))

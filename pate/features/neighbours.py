@@ -37,21 +37,11 @@ _LONGEST_KEY: Final = 64  # bytes, of BLAKE2b
 
 
 def representatives(features: Floats, count: int) -> Places:
-    """Return ``count`` representative rows.
+    """Return (count,) the ascending indices of ``count`` representative rows, which differ from one another.
 
     k-means finds centres from a fixed start; the row nearest to a centre represents its cluster.
     Clusters of far fewer rows than the average are dissolved and the largest ones split instead:
     hardly any record would vote at the representative of a tiny cluster.
-
-    Args:
-        features: (n, d) float32, the public set in a feature space.
-        count: number of representatives, 1 or more.
-
-    Returns:
-        (count,) int64, ascending indices of rows that differ from one another.
-
-    Raises:
-        UsageError: if ``count`` is less than one or more than there are distinct rows.
     """
     _check_points(features, "the public set")
     distinct = _distinct_rows(features)
@@ -70,22 +60,12 @@ def representatives(features: Floats, count: int) -> Places:
 
 
 def nearest(queries: Floats, records: Floats) -> Places:
-    """Return the index of each record's nearest query in Euclidean distance.
+    """Return the index of each record's nearest query in Euclidean distance, (n,) for (n, d) records.
 
     Each answer depends on only the queries and that record, bit for bit: if two queries are so nearly
     equidistant that rounding inside a matrix product, which depends on the number of records, could
     decide, the distances are recomputed for that record by itself. Of equidistant queries the first is
     taken.
-
-    Args:
-        queries: (q, d) float32, q at least 1.
-        records: (n, d) float32.
-
-    Returns:
-        (n,) int64.
-
-    Raises:
-        DataError: if shapes do not fit, or a coordinate is not finite.
     """
     _check_points(queries, "the queries")
     _check_points(records, "the records")
@@ -117,85 +97,34 @@ def nearest(queries: Floats, records: Floats) -> Places:
     return found
 
 
-def cast_votes(
-    queries: Floats,
-    records: Floats,
-    labels: Places,
-    classes: int,
-    *,
-    groups: NDArray[np.str_] | None = None,
-    cap: int = 1,
-    key: bytes = b"",
-    row_hashes: Sequence[bytes] | None = None,
-) -> Places:
+def cast_votes(queries: Floats, records: Floats, labels: Places, classes: int) -> Places:
     """Return the votes of one party's records: each votes once, for its label, at its nearest query.
 
-    With groups, at most ``cap`` records of each group vote: those with the least keyed hash,
-    independent of the order of the file and of other groups. Duplicate records all count.
+    Counts are (q, m), and sum to the number of records. Duplicate records all count.
 
     Sensitivity. A record's vote depends on only the queries and that record: one count of one. Which
-    records of a group vote depends on only that group. So (proofs and enumeration:
+    records of a patient vote depends on only that patient (:func:`voters_of`). So (proofs and enumeration:
     docs/proofs/record-votes.md)
 
-    * one record more or less moves one count by one: L2 is 1. One that is changed, of a group or not,
+    * one record more or less moves one count by one: L2 is 1. One that is changed, of a patient or not,
       takes a count away and brings another: L2 is at most sqrt(2).
-    * a group more or less adds or takes at most ``cap`` such votes: L2 is at most cap. One that is
+    * a patient more or less adds or takes at most ``cap`` such votes: L2 is at most cap. One that is
       changed takes a matrix A away and brings a matrix B, both of entries that are not negative:
       |B - A|^2 <= |A|^2 + |B|^2 <= 2 cap^2, and at most 2 cap counts differ.
 
     All are met.
-
-    Args:
-        queries: (q, d) float32, the representatives.
-        records: (n, d) float32, the party's records in the same feature space.
-        labels: (n,) int64, from 0 to ``classes`` - 1.
-        classes: m, the number of classes.
-        groups: (n,) str, the group (patient) of each record; None where every record is its own.
-        cap: most records of a group that vote; 1 without groups.
-        key: the party's secret, at most 64 bytes, so that others cannot influence who votes.
-        row_hashes: hashes that identify records, such as ``Dataset.row_hashes()``; records with
-            equal hashes must be equal. None computes them from features and labels.
-
-    Returns:
-        (q, m) int64, counts; they sum to the number of voting records.
-
-    Raises:
-        DataError: if shapes do not fit, a coordinate is not finite or a label is out of range.
-        UsageError: if ``cap`` is less than one or given without groups, or the key is too long.
     """
     if labels.shape != (len(records),):
         raise DataError(f"{len(records)} records but labels of shape {labels.shape}")
     if labels.size and not 0 <= labels.min() <= labels.max() < classes:
         raise DataError(f"a label lies outside 0 to {classes - 1}")
-    if cap < 1 or (groups is None and cap != 1):
-        raise UsageError(f"votes per group must be 1 or more, and 1 without groups, got {cap}")
-    if len(key) > _LONGEST_KEY:
-        raise UsageError(f"the key has {len(key)} bytes; at most {_LONGEST_KEY} are used")
-    if groups is not None:
-        if groups.shape != labels.shape:
-            raise DataError(f"{len(records)} records but groups of shape {groups.shape}")
-        hashes = _row_hashes(records, labels) if row_hashes is None else row_hashes
-        voters = voters_of(groups, hashes, cap, key)
-        records, labels = records[voters], labels[voters]
     cells = nearest(queries, records) * classes + labels
     votes = np.bincount(cells, minlength=len(queries) * classes).astype(np.int64)
     return votes.reshape(len(queries), classes)
 
 
 def cast_answers(queries: Floats, records: Floats, answers: Places) -> Places:
-    """Return the sum of records' answers of any kind, each at its nearest query.
-
-    Args:
-        queries: (q, d) float32, the representatives.
-        records: (n, d) float32.
-        answers: (n, m) int64, none negative; see :mod:`pate.answers`.
-
-    Returns:
-        (q, m) int64.
-
-    Raises:
-        DataError: as :func:`cast_votes`.
-    """
+    """Return (q, m) the sum of records' answers of any kind, none negative, each at its nearest query."""
     if answers.ndim != 2 or len(answers) != len(records) or (answers < 0).any():
         raise DataError(f"{len(records)} records but answers of shape {answers.shape}")
     sums = np.zeros((len(queries), answers.shape[1]), dtype=np.int64)
@@ -204,28 +133,24 @@ def cast_answers(queries: Floats, records: Floats, answers: Places) -> Places:
 
 
 def voters_of(groups: NDArray[np.str_], hashes: Sequence[bytes], cap: int, key: bytes) -> Places:
-    """Return the indices of the records that vote, ascending: at most ``cap`` of each group.
+    """Return the indices of the records that vote, ascending: at most ``cap`` of each group (patient).
 
-    Those with the least keyed hash; for all arguments see :func:`cast_votes`.
-
-    Raises:
-        DataError: if the numbers of hashes and records differ.
+    Those with the least hash under the party's secret key, so that others cannot influence who votes;
+    independent of the order of the file and of other groups. Hashes identify records, such as
+    ``Dataset.row_hashes()``.
     """
     if len(hashes) != len(groups):
         raise DataError(f"{len(groups)} records but {len(hashes)} hashes of them")
+    if cap < 0:
+        raise UsageError(f"votes per group cannot be negative, got {cap}")
+    if len(key) > _LONGEST_KEY:
+        raise UsageError(f"the key has {len(key)} bytes; at most {_LONGEST_KEY} are used")
     members: dict[str, list[tuple[bytes, int]]] = {}
     for at, (name, row) in enumerate(zip(groups.tolist(), hashes, strict=True)):
         drawn = hashlib.blake2b(row, digest_size=16, key=key, person=_VOTER).digest()
         members.setdefault(name, []).append((drawn, at))
     chosen = [at for held in members.values() for _, at in sorted(held)[:cap]]
     return np.array(sorted(chosen), dtype=np.int64)
-
-
-def _row_hashes(records: Floats, labels: Places) -> list[bytes]:
-    return [
-        hashlib.sha256(row.tobytes() + label.to_bytes(8, "big")).digest()
-        for row, label in zip(records, labels.tolist(), strict=True)
-    ]
 
 
 def _check_points(points: Floats, what: str) -> None:

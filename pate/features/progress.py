@@ -28,11 +28,7 @@ def telling(progress: Callable[[int, int], None] | None) -> Iterator[None]:
 
 
 class Parts:
-    """One task of several parts, reported as one: the progress of each is its share of the whole.
-
-    Args:
-        sizes: the expected work of each part, in any one unit.
-    """
+    """One task of several parts, whose ``sizes`` are the expected work of each, reported as one."""
 
     def __init__(self, *sizes: float) -> None:
         self._progress = _TOLD.get()

@@ -19,14 +19,12 @@ Oyallon and Mallat, "Deep roto-translation scattering for object classification"
 from __future__ import annotations
 
 import functools
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.errors import UsageError
 from pate.features.progress import told
 
 if TYPE_CHECKING:
@@ -48,19 +46,12 @@ _PIXELS_AT_ONCE: Final = 1 << 15  # few enough to stay in the cache
 
 @dataclass(frozen=True)
 class _Plan:
-    """The decomposition of images of one size.
+    """The decomposition of images of one size."""
 
-    Attributes:
-        size: height and width after averaging down.
-        scales: J.
-        padded: height and width with mirrored margins, multiples of 2^J.
-        cells: rows and columns of the grid that everything is averaged onto.
-    """
-
-    size: tuple[int, int]
-    scales: int
-    padded: tuple[int, int]
-    cells: tuple[int, int]
+    size: tuple[int, int]  # height and width after averaging down
+    scales: int  # J
+    padded: tuple[int, int]  # height and width with mirrored margins, multiples of 2^J
+    cells: tuple[int, int]  # rows and columns of the grid that everything is averaged onto
 
     @property
     def maps(self) -> int:
@@ -87,36 +78,19 @@ def scattering_width(height: int, width: int, channels: int) -> int:
     return cells * (plan.maps + (2 if channels == 3 else 0))
 
 
-def scatter(images: Images, *, workers: int = 1) -> Floats:
+def scatter(images: Images) -> Floats:
     """Return (n, width) float32 features, rows of unit length.
 
-    Of colour images the brightness is scattered, and two colour differences are averaged per cell.
-
-    Args:
-        images: n images; a side longer than 64 pixels is averaged down to 64.
-        workers: threads; the features do not depend on it.
-
-    Raises:
-        UsageError: if ``workers`` is less than one.
+    Of colour images the brightness is scattered, and two colour differences are averaged per cell. A side
+    longer than 64 pixels is averaged down to 64.
     """
-    if workers < 1:
-        raise UsageError(f"the number of workers is {workers}; it must be 1 or more")
     height, width, _ = images.size
     features = np.empty((len(images), scattering_width(*images.size)), dtype=np.float32)
     step = max(1, _PIXELS_AT_ONCE // (min(height, _LONGEST_SIDE) * min(width, _LONGEST_SIDE)))
 
-    def fill(start: int) -> None:
+    for start in told(range(0, len(images), step)):
         maps = _scatter_pixels(images.pixels[start : start + step])
         features[start : start + step] = _normalised(maps)
-
-    starts = range(0, len(images), step)
-    if workers == 1:
-        for start in told(starts):
-            fill(start)
-    else:
-        with ThreadPoolExecutor(workers) as pool:
-            for _ in pool.map(fill, starts):
-                pass
     return features
 
 
@@ -165,16 +139,9 @@ def _put(maps: Floats, at: int, new: Floats) -> int:
 
 
 def _moduli(spectra: NDArray[np.complex64], plan: _Plan, from_scale: int, to_scale: int) -> Floats:
-    """Return the moduli of all orientations of one scale.
+    """Return the moduli of all orientations of one scale: (n, p L, height, width) on its coarser grid.
 
-    Args:
-        spectra: (n, p, height, width), on the grid of ``from_scale``.
-        plan: the plan of the images.
-        from_scale: the spectra's grid has every 2^from_scale-th pixel.
-        to_scale: the wavelets' scale, and the grid of the result.
-
-    Returns:
-        (n, p L, height, width) on the coarser grid.
+    Spectra are (n, p, height, width) on a grid that has every 2^from_scale-th pixel.
     """
     from scipy import fft
 
@@ -192,16 +159,12 @@ def _moduli(spectra: NDArray[np.complex64], plan: _Plan, from_scale: int, to_sca
 
 @dataclass(frozen=True, eq=False)
 class _Wavelet:
-    """A wavelet's spectrum on the window of frequencies that it fills.
+    """A wavelet's spectrum on the window of frequencies that it fills."""
 
-    Attributes:
-        window: (h * w,) int64, which entries of the finer grid's flattened spectrum make the
-            window, in FFT order; None for all of them as they are.
-        values: (h, w) float32, the wavelet's spectrum there, scaled for the coarser grid.
-    """
-
+    # (h * w,) int64, which entries of the finer grid's flattened spectrum make the window, in FFT order;
+    # None for all of them as they are
     window: NDArray[np.int64] | None
-    values: Floats
+    values: Floats  # (h, w) float32, the wavelet's spectrum there, scaled for the coarser grid
 
 
 @functools.lru_cache(maxsize=32)

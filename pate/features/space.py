@@ -13,15 +13,12 @@ from pate.data.embeddings import Embeddings
 from pate.data.values import Images, Table
 from pate.errors import SchemaError, UsageError
 from pate.features.dense import Directions, looked_at
-from pate.features.diffusion import FEWEST, DiffusionSpace
-from pate.features.embedded import EmbeddedSpace
-from pate.features.gradients import gradients, gradients_width
-from pate.features.invariant import InvariantSpace
+from pate.features.fitted import FEWEST, DiffusionSpace, InvariantSpace
+from pate.features.gradients import gradients, gradients_width, upright
 from pate.features.likeness import LikenessSpace
 from pate.features.progress import Parts
 from pate.features.scattering import scatter, scattering_width
-from pate.features.tables import TableSpace
-from pate.features.upright import upright
+from pate.features.tables import EmbeddedSpace, TableSpace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,15 +37,9 @@ if TYPE_CHECKING:
 #: (deformation-invariant) spaces are fitted on the public set, too, and are best for many similar
 #: classes.
 IMAGE_SPACES: Final = (
-    "steady-upright",
-    "steady-gradients",
-    "diffusion-upright",
-    "diffusion-gradients",
-    "diffusion-scattering",
-    "upright",
-    "gradients",
-    "scattering",
-)
+    "steady-upright", "steady-gradients", "diffusion-upright", "diffusion-gradients",
+    "diffusion-scattering", "upright", "gradients", "scattering",
+)  # fmt: skip
 #: The spaces for tables.
 TABLE_SPACES: Final = ("table",)
 
@@ -80,15 +71,10 @@ _WAYS: Final[dict[str, tuple[Callable[[Images], Floats], Callable[[int, int, int
 
 @dataclass(frozen=True)
 class ImageSpace:
-    """Images of one size, by fixed features.
+    """Images of one size, by fixed features."""
 
-    Attributes:
-        name: "upright" (gradients of the deskewed image), "gradients" or "scattering".
-        size: height, width, channels.
-    """
-
-    name: str
-    size: tuple[int, int, int]
+    name: str  # "upright" (gradients of the deskewed image), "gradients" or "scattering"
+    size: tuple[int, int, int]  # height, width, channels
 
     @property
     def width(self) -> int:
@@ -96,11 +82,7 @@ class ImageSpace:
         return _WAYS[self.name][1](*self.size)
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32 unit vectors.
-
-        Raises:
-            SchemaError: if the inputs are not images of this size.
-        """
+        """Return (n, width) float32 unit vectors."""
         if not isinstance(inputs, Images) or inputs.size != self.size:
             wanted = "images {}x{}x{}".format(*self.size)
             raise SchemaError(f"the feature space is for {wanted}, these are {inputs.schema()}")
@@ -114,14 +96,6 @@ def space_over(public: Inputs, name: str = "auto") -> FeatureSpace:
     normalised contrast; photographs use scattering, which keeps contrast. Both get a diffusion
     space if the public set is large enough; from :data:`STEADY_FROM` drawn shapes on a steady space
     is used instead. For tables there is one space, and one for the embeddings of an encoder.
-
-    Args:
-        public: the public set, the only data used for fitting.
-        name: one of :data:`IMAGE_SPACES` or :data:`TABLE_SPACES`, or "auto".
-
-    Raises:
-        UsageError: for an unknown space, or one for other inputs.
-        DataError: if there are too few public inputs to fit it.
     """
     if isinstance(public, Embeddings):
         if name not in ("auto", EmbeddedSpace.name):
@@ -154,12 +128,6 @@ def directions_over(public: Inputs) -> FeatureSpace:
 
     What is to be learnt of a table or of embeddings is seldom linear in their coordinates; it is in
     kernel features (:mod:`pate.features.likeness`). Features of images are not linear in pixels already.
-
-    Args:
-        public: the public set, the only data used for fitting.
-
-    Raises:
-        DataError: if there are too few public inputs to fit it.
     """
     space = space_over(public)
     if isinstance(public, Images):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.data.embeddings import Embeddings
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError, SchemaError
 
@@ -35,15 +36,10 @@ _MISMATCH: Final = 0.85  # two one-hot rows that differ are sqrt(2) times that a
 
 @dataclass(frozen=True, eq=False)
 class _Numbers:
-    """Mean and spread of a column's public values; a spread of 0 if it is constant.
+    """Mean and spread of a column's public values; a spread of 0 if it is constant."""
 
-    Attributes:
-        centre: mean of the public values, the farthest clipped.
-        spread: their standard deviation.
-    """
-
-    centre: float
-    spread: float
+    centre: float  # mean of the public values, the farthest clipped
+    spread: float  # their standard deviation
 
     @classmethod
     def fit(cls, values: NDArray[np.float64]) -> _Numbers:
@@ -98,26 +94,16 @@ _Column = _Numbers | _Categories
 
 @dataclass(frozen=True, eq=False)
 class TableSpace:
-    """The space of the rows of tables with given columns.
+    """The space of the rows of tables with given columns."""
 
-    Attributes:
-        names: the columns it takes, in order.
-        columns: the coordinates of each.
-    """
-
-    names: tuple[str, ...]
-    columns: tuple[_Column, ...]
+    names: tuple[str, ...]  # the columns it takes, in order
+    columns: tuple[_Column, ...]  # the coordinates of each
 
     name = "table"
 
     @classmethod
     def fit(cls, public: Inputs) -> TableSpace:
-        """Return the space fitted on the public rows.
-
-        Raises:
-            SchemaError: if the inputs are images.
-            DataError: if the table has no rows.
-        """
+        """Return the space fitted on the public rows."""
         if not isinstance(public, Table):
             raise SchemaError(f"this feature space needs rows of a table, not {public.schema()}")
         if not len(public):
@@ -130,11 +116,7 @@ class TableSpace:
         return sum(column.width for column in self.columns)
 
     def embed(self, inputs: Inputs) -> Floats:
-        """Return (n, width) float32, all finite.
-
-        Raises:
-            SchemaError: if the inputs are images, or a column is missing or does not parse.
-        """
+        """Return (n, width) float32, all finite."""
         if not isinstance(inputs, Table):
             raise SchemaError(f"this feature space needs rows of a table, not {inputs.schema()}")
         numeric = [not isinstance(column, _Categories) for column in self.columns]
@@ -158,3 +140,43 @@ def _frequent(cells: list[str]) -> tuple[str, ...]:
     counted = Counter(cells)
     often = sorted(counted, key=lambda text: (-counted[text], text))[:_MOST_CATEGORIES]
     return tuple(sorted(text for text in often if counted[text] >= _RARE * len(cells)))
+
+
+# Embeddings
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddedSpace:
+    """The space of the embeddings of one encoder.
+
+    All of it is exact up to one division, so a record's point depends on that record alone.
+    """
+
+    schema: str  # the line of the embeddings that it takes
+    middle: NDArray[np.int64]  # (d,) int64, the public mean, rounded
+
+    name = "encoder"
+
+    @classmethod
+    def fit(cls, public: Inputs) -> EmbeddedSpace:
+        """Return the space fitted on the public embeddings."""
+        if not isinstance(public, Embeddings):
+            raise SchemaError(f"this feature space needs embeddings, not {public.schema()}")
+        if not len(public):
+            raise DataError("the public set has no rows; its mean cannot be taken")
+        total = public.values.sum(axis=0, dtype=np.int64)
+        return cls(public.schema(), total // len(public))
+
+    @property
+    def width(self) -> int:
+        """Return the number of coordinates."""
+        return len(self.middle)
+
+    def embed(self, inputs: Inputs) -> Floats:
+        """Return (n, width) float32 of length one; of length zero in the middle."""
+        if not isinstance(inputs, Embeddings) or inputs.schema() != self.schema:
+            raise SchemaError(f"the feature space is for {self.schema}, not {inputs.schema()}")
+        apart = inputs.values.astype(np.int64) - self.middle
+        lengths = np.sqrt(np.square(apart).sum(axis=1, keepdims=True).astype(np.float64))
+        made: Floats = (apart / np.maximum(lengths, 1.0)).astype(np.float32)
+        return made

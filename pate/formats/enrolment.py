@@ -54,11 +54,7 @@ _NODE_SIGNATURE: Final = ec.ECDSA(hashes.SHA256())
 
 
 def check_name(name: str) -> str:
-    """Return the name of a party if it is valid in a file name and on a screen.
-
-    Raises:
-        ProtocolError: otherwise.
-    """
+    """Return the name of a party if it is valid in a file name and on a screen."""
     if not _NAME.fullmatch(name):
         raise ProtocolError(
             f"{name!r:.80} cannot be a party's name: up to 64 letters, digits, '-', '_' and '.', "
@@ -86,11 +82,7 @@ def is_host(host: str) -> bool:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port of ``host:port``, ``[host]:port`` for an address of IPv6.
-
-    Raises:
-        ProtocolError: if it is none.
-    """
+    """Return host and port of ``host:port``, ``[host]:port`` for an address of IPv6."""
     host, _, port = address.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     # Brackets are required for an IPv6 address, and allowed only for it.
@@ -115,11 +107,7 @@ def line_of_party(name: str, identity: bytes) -> str:
 def fingerprint(ca: bytes) -> bytes:
     """Return the SHA-256 hash (32 bytes) by which a certificate authority is known.
 
-    Args:
-        ca: its certificate, PEM.
-
-    Raises:
-        ProtocolError: if this is not the certificate of one authority.
+    ``ca``: its certificate, PEM.
     """
     return _authority(ca).fingerprint(hashes.SHA256())
 
@@ -141,23 +129,14 @@ def verifier_of(code: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The bundle of one party's enrolment. Its code is secret until it has been used.
+    """The bundle of one party's enrolment. Its code is secret until it has been used."""
 
-    Attributes:
-        name: of the party, as the coordinator calls it.
-        server: ``host:port``.
-        ca: certificate (PEM) of the authority that signed the server's.
-        code: one-time code, 32 bytes.
-        campaign_key: Ed25519 public key (32 bytes) that signs the server's requests.
-        expires: when the code ends, in seconds since 1970.
-    """
-
-    name: str
-    server: str
-    ca: bytes
-    code: bytes
-    campaign_key: bytes
-    expires: int
+    name: str  # of the party, as the coordinator calls it
+    server: str  # ``host:port``
+    ca: bytes  # certificate (PEM) of the authority that signed the server's
+    code: bytes  # one-time code, 32 bytes
+    campaign_key: bytes  # Ed25519 public key (32 bytes) that signs the server's requests
+    expires: int  # when the code ends, in seconds since 1970
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -173,11 +152,7 @@ class Bundle:
 
     @classmethod
     def from_json(cls, body: bytes) -> Self:
-        """Read the file.
-
-        Raises:
-            ProtocolError: if it is no bundle of this version.
-        """
+        """Read the file."""
         fields = _fields(body, BUNDLE_FORMAT)
         if isinstance(ca := fields.get("ca"), str):
             _check(ca.isascii(), "a bundle: ca is not of ASCII only")
@@ -187,14 +162,10 @@ class Bundle:
 
 @dataclass(frozen=True)
 class SealingKey:
-    """The key that other parties seal shares for, in masked sums whose keys come ahead.
+    """The key that other parties seal shares for, in masked sums whose keys come ahead."""
 
-    Attributes:
-        key: X25519 public key, 32 bytes.
-        signature: of the identity key; :class:`pate.masking.ahead.roster.Sealed` checks it. 64 bytes.
-    """
-
-    key: bytes
+    key: bytes  # X25519 public key, 32 bytes
+    # of the identity key; :class:`pate.masking.ahead.bundle.Sealed` checks it. 64 bytes
     signature: bytes
 
     def __post_init__(self) -> None:
@@ -206,26 +177,17 @@ class SealingKey:
 class Answer:
     """The public keys of a party, and proof that it has their private halves and the code.
 
-    Attributes:
-        name: of the party.
-        identity: its Ed25519 public key, 32 bytes.
-        node: the P-384 public key of its SuperNode, DER.
-        by_identity: signature of the identity key, 64 bytes.
-        by_node: signature of the node key, ECDSA with SHA-256, DER.
-        by_code: signature of the one-time code's key, 64 bytes.
-        sealing: its sealing key, so that a masked campaign by envelope takes a trip less.
-
     All three sign name and keys and the hash of the authority, so that an answer is valid only for one
     server and these keys.
     """
 
     name: str
-    identity: bytes
-    node: bytes
-    by_identity: bytes
-    by_node: bytes
-    by_code: bytes
-    sealing: SealingKey
+    identity: bytes  # its Ed25519 public key, 32 bytes
+    node: bytes  # the P-384 public key of its SuperNode, DER
+    by_identity: bytes  # signature of the identity key, 64 bytes
+    by_node: bytes  # signature of the node key, ECDSA with SHA-256, DER
+    by_code: bytes  # signature of the one-time code's key, 64 bytes
+    sealing: SealingKey  # its sealing key, so that a masked campaign by envelope takes a trip less
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -264,11 +226,7 @@ class Answer:
     def check_keys(self, authority: bytes) -> None:
         """Check that the sender has both private keys, and signed for this server.
 
-        Args:
-            authority: the :func:`fingerprint` of the server's authority.
-
-        Raises:
-            ProtocolError: otherwise.
+        ``authority``: the :func:`fingerprint` of the server's authority.
         """
         signed = self._transcript(authority)
         identity = Ed25519PublicKey.from_public_bytes(self.identity)
@@ -303,21 +261,13 @@ class Answer:
 
     @classmethod
     def from_json(cls, body: bytes) -> Self:
-        """Read the file, or the body of the request.
-
-        Raises:
-            ProtocolError: if it is no answer of this version.
-        """
+        """Read the file, or the body of the request."""
         fields = _fields(body, ANSWER_FORMAT)
         return read(cls, fields, error=ProtocolError, what="an answer")
 
 
 def node_key(spki: bytes) -> ec.EllipticCurvePublicKey:
-    """Return the node key in ``spki`` (DER).
-
-    Raises:
-        ProtocolError: if it is no P-384 key, or not in its one encoding.
-    """
+    """Return the node key in ``spki`` (DER)."""
     _check(0 < len(spki) <= _NODE_BYTES, "a node key that is empty or too long")
     try:
         key = serialization.load_der_public_key(spki)

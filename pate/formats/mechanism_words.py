@@ -95,13 +95,12 @@ def mechanism_in_words(mechanism: object) -> str:
 
     One that is not known here is given as its name and parameters.
 
-    Args:
-        mechanism: as a statement's ``mechanism``, or one step of it. Untrusted input.
-
     >>> mechanism_in_words({"mechanism": "gnmax", "sigma": "15/2", "votes_per_unit": 1}).split(";")[0]
     'GNMax: the class with the most votes (noise of sigma 7.5 on each count)'
     >>> mechanism_in_words([{"mechanism": "other", "width": "3"}])
     'other (width 3)'
+
+    ``mechanism``: as a statement's ``mechanism``, or one step of it. Untrusted input.
     """
     if isinstance(mechanism, list | tuple):
         return "; then ".join(mechanism_in_words(each) for each in mechanism)

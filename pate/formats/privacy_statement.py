@@ -211,6 +211,15 @@ def in_words(
     )
 
 
+def noise_in_words(honest: int | None) -> str:
+    """Return what a statement says of noise in shares of so many honest parties; None: of the server's."""
+    if honest is None:
+        return "central: exact discrete noise, drawn by the server"
+    return (
+        f"distributed: exact discrete noise, a share from each party, of which {honest} are counted"
+    )
+
+
 def rounded_up(epsilon: float) -> str:
     """Return epsilon with at most four decimals, rounded up: less would promise too much."""
     scaled = epsilon * 1e4

@@ -28,13 +28,8 @@ MOST_CELLS: Final = 1 << 26
 def read_vote_matrix(path: Path, *, unequal_rows: bool = False) -> Counts:
     """Return votes as (queries, classes) int64.
 
-    Args:
-        path: a ``.npy`` file of a matrix of counts, integers or whole floats.
-        unequal_rows: whether queries may have been answered by different numbers of teachers.
-
-    Raises:
-        DataError: if the file cannot be read, is not a ``.npy`` file, is truncated or too large, or has
-            no matrix of counts; the message names the first wrong place, and the remedy.
+    ``path``: a ``.npy`` file of a matrix of counts, integers or whole floats; ``unequal_rows``:
+    whether queries may have been answered by different numbers of teachers.
     """
     return vote_matrix(load_numbers(path), path, unequal_rows=unequal_rows)
 
@@ -44,13 +39,8 @@ def vote_matrix(
 ) -> Counts:
     """Return an array of votes as a copy, (queries, classes) int64.
 
-    Args:
-        found: a matrix of counts, integers or whole floats.
-        path: what to call it in an error.
-        unequal_rows: as for :func:`read_vote_matrix`.
-
-    Raises:
-        DataError: as :func:`read_vote_matrix`.
+    ``found``: a matrix of counts, integers or whole floats; ``unequal_rows``: as for
+    :func:`read_vote_matrix`.
     """
     if found.dtype.kind not in "iuf":
         raise DataError(f"{path} holds {_kind(found.dtype)}, not numbers")
@@ -80,13 +70,7 @@ def vote_matrix(
 def read_label_vector(path: Path, *, queries: int, classes: int) -> NDArray[np.int64]:
     """Return one label per query as (queries,) int64.
 
-    Args:
-        path: a ``.npy`` file of class indices from 0, integers or whole floats.
-        queries: how many there must be.
-        classes: number of classes.
-
-    Raises:
-        DataError: as :func:`read_vote_matrix`, and for a label that is no class.
+    ``path``: a ``.npy`` file of class indices from 0, integers or whole floats.
     """
     found = load_numbers(path)
     if found.shape != (queries,):
@@ -99,11 +83,7 @@ def read_label_vector(path: Path, *, queries: int, classes: int) -> NDArray[np.i
 
 
 def load_numbers(path: Path) -> NDArray[Any]:
-    """Return the array of a ``.npy`` file whose header was checked against its length first.
-
-    Raises:
-        DataError: if it cannot be read, has no numbers, or is truncated or too large.
-    """
+    """Return the array of a ``.npy`` file whose header was checked against its length first."""
     try:
         length = path.stat().st_size
         with path.open("rb") as file:

@@ -57,21 +57,12 @@ class KnownKeys(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Announced:
-    """The keys of an attempt, each signed by its party: U1.
+    """The keys of an attempt, each signed by its party: U1."""
 
-    Attributes:
-        context: of the attempt.
-        keys: by name, sorted by it: of all, or of those that a party masks with and itself.
-        outline: who announced keys, with hashes of those that ``keys`` lacks; None: it lacks none.
-
-    Raises:
-        QuorumError: for fewer than t parties.
-        ProtocolError: for a party outside the roster, a signature that does not check_signature, a
-            repeated key, which names the party; and for hashes that do not fit the keys.
-    """
-
-    context: Context
+    context: Context  # of the attempt
+    # by name, sorted by it: of all, or of those that a party masks with and itself
     keys: Mapping[str, Keys]
+    # who announced keys, with hashes of those that ``keys`` lacks; None: it lacks none
     outline: Outline | None = None
 
     def __post_init__(self) -> None:
@@ -210,23 +201,15 @@ def check_consents(
 
 @dataclass(frozen=True)
 class Outline:
-    """Who announced keys, and hashes in place of the keys that are left out.
+    """Who announced keys, and hashes in place of the keys that are left out."""
 
-    Attributes:
-        names: of all parties that announced keys, sorted.
-        hashes: of the subtrees without any key that is sent, from the first name on, 32 bytes each.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # of all parties that announced keys, sorted
+    # of the subtrees without any key that is sent, from the first name on, 32 bytes each
     hashes: tuple[bytes, ...] = ()
 
 
 class KeyTree:
-    """The tree over the keys of all parties, at the server.
-
-    Args:
-        keys: by name.
-    """
+    """The tree over the keys of all parties, at the server."""
 
     def __init__(self, keys: Mapping[str, Keys]) -> None:
         self.names = tuple(sorted(keys))

@@ -27,18 +27,9 @@ if TYPE_CHECKING:
     from pate.masking.proofs.transcript import Proofs
 
 __all__ = [
-    "VERSION",
-    "Context",
-    "Matrix",
-    "Member",
-    "Phase",
-    "Roster",
-    "check_threshold",
-    "most_colluders",
-    "phases",
-    "ring_bits",
-    "threshold_for",
-]
+    "VERSION", "Context", "Matrix", "Member", "Phase", "Roster", "check_threshold",
+    "most_colluders", "phases", "ring_bits", "threshold_for",
+]  # fmt: skip
 
 #: Version of the protocol: its labels and order of steps.
 VERSION: Final = 2
@@ -74,15 +65,10 @@ def phases(*, proved: bool) -> tuple[Phase, ...]:
 
 @dataclass(frozen=True)
 class Member:
-    """A party of the roster.
+    """A party of the roster."""
 
-    Attributes:
-        name: 1 to 64 printable characters.
-        identity: Ed25519 public key, 32 bytes.
-    """
-
-    name: str
-    identity: bytes
+    name: str  # 1 to 64 printable characters
+    identity: bytes  # Ed25519 public key, 32 bytes
 
     def __post_init__(self) -> None:
         name = self.name
@@ -99,20 +85,11 @@ class Member:
 
 @dataclass(frozen=True)
 class Roster:
-    """The parties of a sum.
+    """The parties of a sum."""
 
-    Attributes:
-        members: sorted by name; names and identities are unique. n of them.
-        threshold: t, least number of parties in a sum.
-        colluders: c, most parties that may collude with the server.
-
-    Raises:
-        ProtocolError: if they do not fit together.
-    """
-
-    members: tuple[Member, ...]
-    threshold: int
-    colluders: int
+    members: tuple[Member, ...]  # sorted by name; names and identities are unique. n of them.
+    threshold: int  # t, least number of parties in a sum
+    colluders: int  # c, most parties that may collude with the server
 
     def __post_init__(self) -> None:
         names = [member.name for member in self.members]
@@ -159,22 +136,12 @@ class Roster:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The vote matrix that is summed.
+    """The vote matrix that is summed."""
 
-    Attributes:
-        batch: hash of its queries in their order, 32 bytes.
-        rows: queries of the batch.
-        classes: columns.
-        bits: width of the ring: 8, 16 or 32.
-
-    Raises:
-        ProtocolError: if a field is out of bounds.
-    """
-
-    batch: bytes
-    rows: int
-    classes: int
-    bits: int
+    batch: bytes  # hash of its queries in their order, 32 bytes
+    rows: int  # queries of the batch
+    classes: int  # columns
+    bits: int  # width of the ring: 8, 16 or 32
 
     def __post_init__(self) -> None:
         check_bytes(self.batch, HASH_BYTES, "the batch hash of a masked sum")
@@ -209,28 +176,15 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Context:
-    """One attempt at the sum of one batch.
+    """One attempt at the sum of one batch."""
 
-    Attributes:
-        version: of the protocol, :data:`VERSION`.
-        campaign: id, 16 bytes.
-        attempt: id, 16 bytes, new for each attempt.
-        roster: its parties.
-        matrix: what is summed.
-        terms: hash of all terms of the campaign, 32 bytes.
-        proofs: parameters of vote proofs; None if votes are not proved.
-
-    Raises:
-        ProtocolError: if a field is out of bounds, or they do not fit together.
-    """
-
-    version: int
-    campaign: bytes
-    attempt: bytes
-    roster: Roster
-    matrix: Matrix
-    terms: bytes
-    proofs: Proofs | None = None
+    version: int  # of the protocol, :data:`VERSION`
+    campaign: bytes  # id, 16 bytes
+    attempt: bytes  # id, 16 bytes, new for each attempt
+    roster: Roster  # its parties
+    matrix: Matrix  # what is summed
+    terms: bytes  # hash of all terms of the campaign, 32 bytes
+    proofs: Proofs | None = None  # parameters of vote proofs; None if votes are not proved
 
     def __post_init__(self) -> None:
         if self.version != VERSION:
@@ -302,19 +256,11 @@ class Context:
 
 
 def check_threshold(parties: int, threshold: int, colluders: int) -> None:
-    """Check the conditions for secrecy from a malicious server.
+    """Check the conditions for secrecy from a malicious server: 2t > n + c, t <= n, t - c >= 2 and c >= 0.
 
     Two lists of survivors, each signed by t parties, have 2t - n signers in common. Above c, one of
     them is honest, and no honest party signs two lists. And t - c parties of every sum are honest;
     with only one, its votes would be the sum.
-
-    Args:
-        parties: n, of the roster.
-        threshold: t, least number of parties in a sum.
-        colluders: c, most parties that may collude with the server.
-
-    Raises:
-        UsageError: unless 2t > n + c, t <= n, t - c >= 2 and c >= 0.
     """
     for value, what in ((parties, "parties"), (threshold, "threshold"), (colluders, "colluders")):
         if type(value) is not int:

@@ -49,35 +49,21 @@ CORRECTNESS_BITS: Final = 40
 
 @dataclass(frozen=True)
 class Degree:
-    """The neighbourhood of a party in the masking graph.
+    """The neighbourhood of a party in the masking graph."""
 
-    Attributes:
-        neighbours: k, parties that each party masks with.
-        threshold: t_k, shares that reconstruct a secret, of k + 1.
-        complete: whether all pairs share masks.
-    """
-
-    neighbours: int
-    threshold: int
-    complete: bool
+    neighbours: int  # k, parties that each party masks with
+    threshold: int  # t_k, shares that reconstruct a secret, of k + 1
+    complete: bool  # whether all pairs share masks
 
 
 @lru_cache(maxsize=256)
 def degree_for(parties: int, threshold: int, colluders: int) -> Degree:
-    """Return the degree of the masking graph of a sum.
+    """Return the degree of the masking graph of a sum of those parties that announced keys.
 
     >>> degree_for(25, 17, 8)
     Degree(neighbours=24, threshold=17, complete=True)
     >>> degree_for(250, 225, 10)
     Degree(neighbours=58, threshold=36, complete=False)
-
-    Args:
-        parties: those that announced keys, at least t of them.
-        threshold: t, least number of parties in a sum.
-        colluders: c, most parties that may work together with the server.
-
-    Raises:
-        UsageError: if no such sum is possible.
     """
     check_threshold(parties, threshold, colluders)
     if parties > COMPLETE_UP_TO:
@@ -139,15 +125,10 @@ def certain_survivors(parties: int, threshold: int, neighbours: int) -> int:
 
 @dataclass(frozen=True)
 class Graph:
-    """The neighbours of each party.
+    """The neighbours of each party."""
 
-    Attributes:
-        order: names around the ring.
-        degree: number of neighbours; k/2 on either side, or all.
-    """
-
-    order: tuple[str, ...]
-    degree: Degree
+    order: tuple[str, ...]  # names around the ring
+    degree: Degree  # number of neighbours; k/2 on either side, or all
 
     @property
     def threshold(self) -> int:

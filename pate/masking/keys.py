@@ -62,19 +62,12 @@ def check_point(key: object, what: str) -> None:
 
 @dataclass(frozen=True)
 class Keys:
-    """What a party announces for one attempt.
+    """What a party announces for one attempt."""
 
-    Attributes:
-        mask_key: X25519 public key that pair masks come from, 32 bytes.
-        share_key: X25519 public key that shares are sealed for, 32 bytes.
-        seed_commitment: hash of the seed of its own mask, 32 bytes.
-        signature: Ed25519, by its identity, over the context and all of the above, 64 bytes.
-    """
-
-    mask_key: bytes
-    share_key: bytes
-    seed_commitment: bytes
-    signature: bytes
+    mask_key: bytes  # X25519 public key that pair masks come from, 32 bytes
+    share_key: bytes  # X25519 public key that shares are sealed for, 32 bytes
+    seed_commitment: bytes  # hash of the seed of its own mask, 32 bytes
+    signature: bytes  # Ed25519, by its identity, over the context and all of the above, 64 bytes
 
     @property
     def parts(self) -> tuple[bytes, bytes, bytes, bytes]:
@@ -102,13 +95,9 @@ def check_unlike(keys: Mapping[str, Keys]) -> None:
 
 @dataclass(frozen=True, repr=False)
 class KeyPair:
-    """An X25519 pair.
+    """An X25519 pair."""
 
-    Attributes:
-        private: 32 bytes, as drawn; shared among the holders.
-    """
-
-    private: bytes
+    private: bytes  # 32 bytes, as drawn; shared among the holders
 
     @classmethod
     def make(cls, random: Callable[[int], bytes]) -> KeyPair:
@@ -145,17 +134,11 @@ class KeyPair:
 
 @dataclass(frozen=True, repr=False)
 class OneTime:
-    """A party's secrets for one sum.
+    """A party's secrets for one sum."""
 
-    Attributes:
-        mask: pair that its pair masks come from.
-        share: pair that shares of the others' secrets, or of its own, are sealed with.
-        seed: of its own mask, 32 bytes.
-    """
-
-    mask: KeyPair
-    share: KeyPair
-    seed: bytes
+    mask: KeyPair  # pair that its pair masks come from
+    share: KeyPair  # pair that shares of the others' secrets, or of its own, are sealed with
+    seed: bytes  # of its own mask, 32 bytes
 
     @classmethod
     def make(cls, random: Callable[[int], bytes]) -> OneTime:
@@ -183,12 +166,7 @@ def commitment(context: bytes, name: str, seed: bytes) -> bytes:
 def seal(own: KeyPair, peer: bytes, whose: str, about: bytes, shares: tuple[int, int]) -> bytes:
     """Return a box (82 bytes) with shares of the sender's seed and mask key.
 
-    Args:
-        own: the sender's pair for its boxes.
-        peer: the recipient's public key.
-        whose: its name.
-        about: names this box and no other; in its key, and its associated data.
-        shares: to be sealed.
+    ``about`` names this box and no other; it is in the box's key, and its associated data.
     """
     # The key seals only this box, so a fixed nonce is used once.
     return ChaCha20Poly1305(derive(own.agree(peer, whose), about)).encrypt(

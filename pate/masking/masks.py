@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from pate.masking.announced import KnownKeys
     from pate.masking.context import Context
-    from pate.masking.proofs.field import Elements
+    from pate.masking.proofs.code import Elements
     from pate.masking.ring import LinkedRing, MaskStream, Residues
 
 #: Most subsets of shares tried for one secret. With spare shares, one wrong share is excluded at
@@ -92,16 +92,7 @@ def revealed(
 
 
 class Collected:
-    """Commitments, masked votes and links of one attempt.
-
-    Args:
-        context: of the attempt.
-        seed: of its proofs, 32 bytes; the context has its hash.
-        ring: of masked votes and links.
-
-    Attributes:
-        proved: hash of the accepted proof, by party.
-    """
+    """Commitments, masked votes and links of one attempt; the context has the hash of the proofs' seed."""
 
     def __init__(self, context: Context, seed: bytes, ring: LinkedRing) -> None:
         self._context = context
@@ -121,11 +112,7 @@ class Collected:
         self._packed[name] = packed
 
     def take_proof(self, name: str, proof: bytes) -> None:
-        """Check a proof.
-
-        Raises:
-            ProtocolError: if it does not hold; names the party.
-        """
+        """Check a proof."""
         statement = Statement(self._context.shape_of(name), self._context.digest, name)
         commitment = self._packed[name][:HASH_BYTES]
         self._links[name] = verify(statement, commitment, self._seed, proof)
@@ -160,9 +147,8 @@ class Collected:
 class Unmasking:
     """Removes masks from a sum of masked votes.
 
-    Attributes:
-        faults: pairs (owner of the secret, sender of the share) of inconsistent shares. Either the
-            first dealt a wrong share to the second, or the second revealed another one.
+    ``faults`` has pairs (owner of the secret, sender of the share) of inconsistent shares. Either the first
+    dealt a wrong share to the second, or the second revealed another one.
     """
 
     def __init__(self, known: KnownKeys, stream: MaskStream) -> None:

@@ -64,14 +64,7 @@ Value = TypeVar("Value")
 
 
 class Answers:
-    """The answers of one attempt.
-
-    Args:
-        proved: whether votes are proved, which takes one more phase.
-
-    Attributes:
-        phase: the next one.
-    """
+    """The answers of one attempt; proofs of votes take one more phase."""
 
     def __init__(self, *, proved: bool = False) -> None:
         self.phase = Phase.KEYS
@@ -79,11 +72,9 @@ class Answers:
         self._given: dict[Phase, tuple[bytes, object]] = {}
 
     def given(self, phase: Phase, request: bytes, kind: type[Answer]) -> Answer | None:
-        """Return the stored answer to a repeated request, None for a new request.
+        """Return the stored answer to a repeated request, None for a new request of the next phase.
 
-        Raises:
-            RefusedError: if another request was answered in this phase, or after :meth:`forget`.
-            ProtocolError: if this is not the next phase.
+        Another request in an answered phase is refused, and any after :meth:`forget`.
         """
         if self.phase is Phase.FORGOTTEN:
             raise RefusedError("this attempt at a masked sum is over: begin another one")
@@ -116,16 +107,6 @@ class PartyMasking:
 
     A refused request changes nothing. A repeated request gets the same answer; another request in
     its place is refused, and so is one out of order.
-
-    Args:
-        context: of the attempt.
-        name: of this party.
-        identity: its signing key, the one of the roster.
-        random: returns that many uniform bytes, such as ``secrets.token_bytes``.
-        stream: source of masks; default: ChaCha20 in the ring of the context.
-
-    Raises:
-        ProtocolError: if this party with this identity is not in the roster.
     """
 
     def __init__(
@@ -160,11 +141,7 @@ class PartyMasking:
         return self._answers.phase
 
     def keys(self) -> Keys:
-        """Generate and sign the keys of this attempt.
-
-        Raises:
-            RefusedError: after :meth:`forget`.
-        """
+        """Generate and sign the keys of this attempt."""
         if (given := self._answers.given(Phase.KEYS, b"", Keys)) is not None:
             return given
         own = OneTime.make(self._random)
@@ -175,22 +152,9 @@ class PartyMasking:
         return self._answers.give(Phase.KEYS, b"", signed)
 
     def shares(self, keys: Mapping[str, Keys], outline: Outline | None = None) -> dict[str, bytes]:
-        """Share the seed and the mask key among this party's neighbours.
+        """Share the seed and the mask key among this party's neighbours: a sealed box of 82 bytes each.
 
-        Args:
-            keys: of this party and all its neighbours.
-            outline: all that announced keys, and hashes of the keys that are left out; None: the
-                keys of all are there.
-
-        Returns:
-            A sealed box of 82 bytes for each neighbour.
-
-        Raises:
-            ProtocolError: for a party outside the roster, a bad signature, a repeated key or one of
-                low order, if this party's own keys are missing or changed, or a neighbour's are
-                missing, and for hashes that do not fit.
-            QuorumError: for fewer than t parties.
-            RefusedError: if other keys were sent before.
+        ``keys`` are of this party and all its neighbours, ``outline`` has hashes of those that are left out.
         """
         self.context.roster.check_members(keys, "a list of keys")
         for name, each in keys.items():
@@ -233,24 +197,12 @@ class PartyMasking:
         return dict(self._answers.give(Phase.SHARES, request, boxes))
 
     def mask(self, boxes: Mapping[str, bytes], values: NDArray[np.integer]) -> bytes:
-        """Mask this party's votes with all neighbours whose boxes arrived.
+        """Mask this party's votes with all neighbours whose boxes arrived; ``boxes`` are by sender.
 
-        Args:
-            boxes: for this party, by sender: neighbours that shared their secrets.
-            values: (rows, classes) integers of any sign: votes, with noise if there is any. They
-                are ignored in a repeated request: other values under the same masks would reveal
-                the difference.
-
-        Returns:
-            Masked votes, residues as little-endian unsigned integers. If votes are proved: 32
-            bytes of a commitment to them, masked votes, and masked link masks of four bytes each.
-
-        Raises:
-            ProtocolError: for a box that is not from a neighbour, does not open or contains no
-                shares, and for values of another shape.
-            UsageError: if votes are proved, and these are not valid.
-            QuorumError: if too few boxes arrived.
-            RefusedError: if other boxes were sent before.
+        Values are (rows, classes) integers of any sign: votes, with noise if there is any. They are
+        ignored in a repeated request: other values under the same masks would reveal the difference.
+        The answer has residues as little-endian unsigned integers. If votes are proved, it has 32 bytes
+        of a commitment to them, masked votes, and masked link masks of four bytes each.
         """
         self.context.roster.check_members(boxes, "a list of boxes")
         for sender, box in boxes.items():
@@ -286,18 +238,9 @@ class PartyMasking:
         return self._answers.give(Phase.MASKED, request, masked)
 
     def prove(self, seed: bytes) -> bytes:
-        """Prove that the masked votes are valid.
+        """Prove that the masked votes are valid, for the server's seed whose hash is in the context.
 
-        Args:
-            seed: of the server, 32 bytes, whose hash is in the context. Any other is refused: by
-                choosing seeds for each party a server could read single votes.
-
-        Returns:
-            A proof, as long as :attr:`pate.masking.proofs.code.Shape.proof_bytes` says.
-
-        Raises:
-            ProtocolError: for another seed, or if a proof is not the next phase.
-            RefusedError: after :meth:`forget`.
+        Any other seed is refused: by choosing seeds for each party a server could read single votes.
         """
         check_bytes(seed, SEED_BYTES, "the seed of proofs")
         request = digest("ask proof", seed)
@@ -313,14 +256,9 @@ class PartyMasking:
     def sign_survivors(self, survivors: Sequence[str]) -> bytes:
         """Sign the list of parties whose masked votes are in the sum.
 
-        Returns:
-            A signature of 64 bytes over the sorted list, the context and the announced keys.
-
-        Raises:
-            ProtocolError: if a name is repeated, not in the roster, or that of a neighbour that
-                this party has not masked with, or if this party is not on it.
-            QuorumError: for fewer than t.
-            RefusedError: if it has signed another list.
+        The signature is over the sorted list, the context and the announced keys. Refused is a list
+        that names a party twice, one outside the roster or a neighbour that this party has not masked
+        with, one without this party, one of fewer than t, and a second list.
         """
         self.context.roster.check_members(survivors, "a list of survivors")
         ordered = tuple(sorted(survivors))
@@ -352,18 +290,9 @@ class PartyMasking:
     def unmask(self, signatures: Mapping[str, bytes]) -> UnmaskingShares:
         """Reveal the shares that unmask the sum over the list that this party signed.
 
-        Args:
-            signatures: over that list, by name; of survivors among
-                :attr:`pate.masking.graph.Graph.signers`, as many as reconstruct a secret.
-
-        Returns:
-            A share of the seed of each survivor, and of the mask key of each dropout that sealed a
-            box; as far as this party received shares.
-
-        Raises:
-            ProtocolError: if one is not by such a survivor, or not over this list.
-            QuorumError: for too few.
-            RefusedError: if other signatures were sent before.
+        Signatures over that list are of survivors among :attr:`pate.masking.graph.Graph.signers`, as many as
+        reconstruct a secret. The answer has a share of the seed of each survivor, and of the mask key of each
+        dropout that sealed a box; as far as this party received shares.
         """
         self.context.roster.check_members(signatures, "a list of signatures")
         for name, signature in signatures.items():

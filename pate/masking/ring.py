@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, UsageError
-from pate.masking.proofs.field import DRAWN_BYTES, ELEMENT_BYTES, FIELD
+from pate.masking.proofs.code import DRAWN_BYTES, ELEMENT_BYTES, FIELD
 
 #: Residues in the container type of their ring: uint8, uint16 or uint32.
 Residues = NDArray[np.unsignedinteger]
@@ -55,12 +55,9 @@ class Ring:
 
     Campaigns use only :data:`WIDTHS`. Other widths are for exhaustive tests on tiny rings; each
     value fills a container, so such messages are longer than necessary.
-
-    Attributes:
-        bits: 1 to 32.
     """
 
-    bits: int
+    bits: int  # 1 to 32
 
     def __post_init__(self) -> None:
         if type(self.bits) is not int or not 1 <= self.bits <= WIDTHS[-1]:
@@ -136,15 +133,10 @@ class Ring:
 
 @dataclass(frozen=True)
 class LinkedRing:
-    """Residues modulo 2^bits followed by elements of the field of proofs.
+    """Residues modulo 2^bits followed by elements of the field of proofs."""
 
-    Attributes:
-        votes: the ring of the first part.
-        links: elements of the second part.
-    """
-
-    votes: Ring
-    links: int
+    votes: Ring  # the ring of the first part
+    links: int  # elements of the second part
 
     def reduce(self, values: NDArray[np.integer]) -> Residues:
         """Return integers, votes of any sign and then elements, as one vector (count,)."""
@@ -203,10 +195,6 @@ def centred(residues: NDArray[np.integer], bits: int) -> NDArray[np.int64]:
 
     >>> centred(np.array([0, 127, 128, 255]), 8).tolist()
     [0, 127, -128, -1]
-
-    Args:
-        residues: of any shape, each in [0, 2^bits).
-        bits: width of the ring, 1 to 32.
     """
     size = Ring(bits).size
     wide = residues.astype(np.int64)
@@ -221,9 +209,6 @@ def ring_bits(largest: int) -> int:
 
     >>> ring_bits(127), ring_bits(128)
     (8, 16)
-
-    Args:
-        largest: greatest magnitude that a sum may have, noise included; in votes.
     """
     if largest >= 0:
         for bits in WIDTHS:
@@ -245,12 +230,7 @@ class MaskStream(Protocol):
         """The group of the masks, and of the sum."""
 
     def __call__(self, key: bytes, count: int) -> Residues:
-        """Return the mask of a key: (count,) residues, deterministic.
-
-        Args:
-            key: 32 bytes, used for nothing else.
-            count: rows times classes, plus link masks if votes are proved.
-        """
+        """Return the mask of a key: (count,) residues, deterministic."""
 
 
 class VoteStream(MaskStream, Protocol):
@@ -281,10 +261,6 @@ class LinkedStream:
 
     Both come from one key: those of votes as without proofs, those of links from the key stream of
     ChaCha20 under another nonce, 16 bytes for each element, within 2^-99 of uniform.
-
-    Args:
-        votes: source of the masks of votes.
-        links: number of link masks of a party.
     """
 
     def __init__(self, votes: VoteStream, links: int) -> None:
@@ -292,7 +268,7 @@ class LinkedStream:
         self._votes = votes
 
     def __call__(self, key: bytes, count: int) -> Residues:
-        """See :class:`MaskStream`."""
+        """Return the mask of a key: (count,) residues, deterministic. A key is used for nothing else."""
         links = self.ring.links
         cipher = Cipher(algorithms.ChaCha20(key, _LINK_NONCE), mode=None).encryptor()
         elements = FIELD.reduce(cipher.update(bytes(DRAWN_BYTES * links)))

@@ -42,21 +42,11 @@ if TYPE_CHECKING:
 class SumServer(ABC):
     """The steps from masked votes to their sum, whether keys came in the same attempt or ahead.
 
-    A refused message changes nothing. A repeated answer is ignored; a different one from the same
-    party in the same phase is refused, and so is one that comes after its phase was closed.
-
-    Args:
-        context: of the attempt.
-        order: its phases.
-        parties: names of those that may answer the first.
-        stream: source of masks.
-
-    Attributes:
-        phase: the current one.
-        survivors: names of the parties in the sum, sorted; empty until their masked votes are in,
-            and proved if required.
-        faults: pairs (owner of the secret, sender of the share) of inconsistent shares that were
-            not needed. One of the two is at fault.
+    A refused message changes nothing. A repeated answer is ignored; a different one from the same party
+    in the same phase is refused, and so is one that comes after its phase was closed. ``survivors`` is
+    empty until their masked votes are in, and proved if required. ``faults`` has pairs (owner of the
+    secret, sender of the share) of inconsistent shares that were not needed: one of the two is at
+    fault.
     """
 
     def __init__(
@@ -176,11 +166,7 @@ class SumServer(ABC):
         self._awaited = frozenset() if self.phase is Phase.DONE else self._next(answered)
 
     def result(self) -> NDArray[np.int64]:
-        """Return the sum over the survivors: (rows, classes) residues in [0, 2^bits).
-
-        Raises:
-            ProtocolError: before the last phase is closed.
-        """
+        """Return the sum over the survivors: (rows, classes) residues in [0, 2^bits)."""
         if self._result is None:
             raise ProtocolError(f"there is no sum yet: the server waits for {self.phase.value}")
         return self._result.copy()
@@ -238,15 +224,8 @@ class SumServer(ABC):
 class ServerMasking(SumServer):
     """The server's side of one attempt whose keys come first.
 
-    Args:
-        context: of the attempt.
-        stream: source of masks; default: ChaCha20 in the ring of the context.
-        seed: of proofs, 32 bytes, if votes are proved: drawn for this attempt, secret until all
-            masked votes are in, with its hash in the context.
-
-    Attributes:
-        signatures: over the list of survivors, by name, of those that sign for all; empty until
-            they are in.
+    The seed of proofs is drawn for this attempt, secret until all masked votes are in; its hash is in the
+    context. ``signatures`` has those over the list of survivors, of those that sign for all.
     """
 
     def __init__(
@@ -327,21 +306,13 @@ class ServerMasking(SumServer):
 
     @property
     def seed(self) -> bytes:
-        """The seed of proofs, 32 bytes.
-
-        Raises:
-            ProtocolError: before all masked votes are in: a party that knew it earlier could cheat.
-        """
+        """The seed of proofs, once all masked votes are in: a party that knew it earlier could cheat."""
         if self._seed is None or self._order.index(self.phase) < self._order.index(Phase.PROOFS):
             raise ProtocolError(f"the seed is secret while the server waits for {self.phase.value}")
         return self._seed
 
     def take_proof(self, name: str, proof: bytes) -> None:
-        """Take the proof that a party's masked votes are valid, without which they are not summed.
-
-        Raises:
-            ProtocolError: if it does not hold; names the party.
-        """
+        """Take the proof that a party's masked votes are valid, without which they are not summed."""
         self._expect(Phase.PROOFS, name)
         if (collected := self._collected) is None:
             raise ProtocolError("votes are not proved in this sum")

@@ -31,20 +31,7 @@ _DRAWN: Final = 48
 def split(
     secret: bytes, threshold: int, points: Sequence[int], random: Callable[[int], bytes]
 ) -> dict[int, int]:
-    """Share a secret.
-
-    Args:
-        secret: 32 bytes.
-        threshold: number of shares that reconstruct it.
-        points: of the recipients: distinct, from 1 to 2^32 - 1.
-        random: returns that many uniform bytes.
-
-    Returns:
-        The share, a field element, by point.
-
-    Raises:
-        UsageError: for invalid parameters.
-    """
+    """Share a secret among distinct points from 1 to 2^32 - 1; any ``threshold`` shares reconstruct it."""
     if len(secret) != SECRET_BYTES:
         raise UsageError(f"a secret to share has {SECRET_BYTES} bytes, got {len(secret)}")
     if not 1 <= threshold <= len(points):
@@ -91,20 +78,6 @@ def secret_of(value: int) -> bytes | None:
     return value.to_bytes(SECRET_BYTES, "little") if value < 2 ** (8 * SECRET_BYTES) else None
 
 
-def reconstruct(shares: Mapping[int, int], threshold: int) -> bytes:
-    """Return the secret of exactly ``threshold`` shares by point.
-
-    Wrong shares give a wrong secret: the caller must be able to verify it.
-    """
-    if len(shares) != threshold:
-        raise ProtocolError(f"{len(shares)} shares are given, {threshold} are needed")
-    points = sorted(shares)
-    secret = secret_of(combine((shares[point] for point in points), weights(points)))
-    if secret is None:
-        raise ProtocolError("the shares are inconsistent")
-    return secret
-
-
 def to_bytes(share: int) -> bytes:
     """Return a share as 33 bytes, little-endian."""
     return share.to_bytes(SHARE_BYTES, "little")
@@ -122,15 +95,10 @@ def from_bytes(raw: bytes, what: str) -> int:
 
 @dataclass(frozen=True)
 class UnmaskingShares:
-    """The shares that one party reveals, by the owner of the secret.
+    """The shares that one party reveals, by the owner of the secret."""
 
-    Attributes:
-        seed_shares: of the seeds of the own masks of survivors, 33 bytes each.
-        key_shares: of the mask keys of dropouts, 33 bytes each.
-    """
-
-    seed_shares: Mapping[str, bytes]
-    key_shares: Mapping[str, bytes]
+    seed_shares: Mapping[str, bytes]  # of the seeds of the own masks of survivors, 33 bytes each
+    key_shares: Mapping[str, bytes]  # of the mask keys of dropouts, 33 bytes each
 
     def check(self, name: str) -> None:
         """Check that every share is an element of the field, and no party is in both."""

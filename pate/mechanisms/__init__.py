@@ -41,47 +41,21 @@ if TYPE_CHECKING:
     from pate.accounting.composition import Composition
 
 __all__ = [
-    "MECHANISMS",
-    "ConfidentGNMax",
-    "DistributedConfidentGNMax",
-    "DistributedGNMax",
-    "DistributedInteractiveGNMax",
-    "DistributedMechanism",
-    "DistributedNeighbour",
-    "DistributedTeacherLabels",
-    "DistributedTeachers",
-    "GNMax",
-    "InteractiveGNMax",
-    "LNMax",
-    "MatrixMechanism",
-    "Mechanism",
-    "Neighbour",
-    "Outcome",
-    "TeacherLabels",
-    "TeacherRule",
-    "mechanism_from_dict",
-    "over_noisy_sums",
-    "round_predictions",
-    "rounds_cost",
-    "worst_cost",
-]
+    "MECHANISMS", "ConfidentGNMax", "DistributedConfidentGNMax", "DistributedGNMax",
+    "DistributedInteractiveGNMax", "DistributedMechanism", "DistributedNeighbour",
+    "DistributedTeacherLabels", "DistributedTeachers", "GNMax", "InteractiveGNMax", "LNMax",
+    "MatrixMechanism", "Mechanism", "Neighbour", "Outcome", "TeacherLabels", "TeacherRule",
+    "mechanism_from_dict", "over_noisy_sums", "round_predictions", "rounds_cost", "worst_cost",
+]  # fmt: skip
 
 #: Mechanisms whose rows contain the parties' noise.
 DistributedMechanism = DistributedTeachers | DistributedNeighbour
 
 _KINDS: tuple[type[Mechanism], ...] = (
-    LNMax,
-    GNMax,
-    ConfidentGNMax,
-    InteractiveGNMax,
-    DistributedGNMax,
-    DistributedConfidentGNMax,
-    DistributedInteractiveGNMax,
-    Neighbour,
-    DistributedNeighbour,
-    TeacherLabels,
+    LNMax, GNMax, ConfidentGNMax, InteractiveGNMax, DistributedGNMax, DistributedConfidentGNMax,
+    DistributedInteractiveGNMax, Neighbour, DistributedNeighbour, TeacherLabels,
     DistributedTeacherLabels,
-)
+)  # fmt: skip
 #: Every mechanism by the name that commands and ledgers use.
 MECHANISMS: Mapping[str, type[Mechanism]] = MappingProxyType({kind.name: kind for kind in _KINDS})
 
@@ -91,23 +65,13 @@ def mechanism_from_dict(fields: Mapping[str, str | int]) -> Mechanism:
 
     >>> mechanism_from_dict({"mechanism": "gnmax", "sigma": "40", "votes_per_unit": 1})
     GNMax(sigma=Fraction(40, 1), votes_per_unit=1)
-
-    Raises:
-        UsageError: for an unknown mechanism, missing or additional fields, or values that it
-            refuses.
     """
     what = f"mechanism {fields.get('mechanism')!s:.40}"
     return read(_KINDS, fields, error=UsageError, what=what)
 
 
 def rounds_cost(composition: Composition, mechanisms: Sequence[Mechanism], rounds: int) -> Fraction:
-    """Return the cost of the first rounds of a campaign in which records vote in rounds.
-
-    Args:
-        composition: in whose currency.
-        mechanisms: of the first round, and of all later ones.
-        rounds: how many, from 1.
-    """
+    """Return the cost of the first rounds of a campaign in which records vote in rounds."""
     first, later = (total_cost(composition, each.worst) for each in (mechanisms[0], mechanisms[-1]))
     return first + (rounds - 1) * later
 
@@ -116,11 +80,6 @@ def worst_cost(composition: Composition, mechanisms: Iterable[Mechanism], querie
     """Return the largest cost of answering ``queries`` queries by any of some mechanisms.
 
     Costs add up over queries, except where a whole matrix is one release.
-
-    Args:
-        composition: in whose currency.
-        mechanisms: one or more.
-        queries: how many, all in one batch.
     """
     return max(
         total_cost(composition, each.worst)

@@ -15,7 +15,7 @@ of votes. All of them may be one release nevertheless, since there is one joint 
 changes in all counts. By the code ``each`` a teacher votes at each query for a class, or for at most T of L
 labels ("tau voting"; T = L is "Binary voting"); then no query gets one label, and which labels reach half of
 the teachers is computed from the noisy counts. By the code ``axes`` it casts its answer to the whole public
-set as one array of bounded length (:mod:`pate.features.axes`).
+set as one array of bounded length (:mod:`pate.features.dense`).
 
 Source: the idea of one vote per record and nearest query is that of reverse k-nearest neighbours, Li et
 al., "Fine-grained Private Knowledge Distillation", arXiv 2207.13253; private neighbours in PATE are

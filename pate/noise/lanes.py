@@ -39,17 +39,9 @@ LANES = 2**17
 def fill(
     propose: Callable[[int], Integers], count: int, expected: float, lanes: int = LANES
 ) -> Integers:
-    """Return the first ``count`` accepted proposals.
+    """Return the first ``count`` accepted proposals of which about the part ``expected`` is accepted.
 
-    Args:
-        propose: runs a number of independent proposals; returns those accepted, in their order.
-        count: of wanted draws.
-        expected: about the probability that a proposal is accepted.
-        lanes: most proposals at a time.
-
-    Raises:
-        UsageError: for a count that makes no sense.
-        AccountingError: if so many proposals in a row are refused that the bits are not random.
+    ``propose`` runs a number of independent proposals; returns those accepted, in their order.
     """
     if count < 0 or count > MOST_DRAWS:
         raise UsageError(f"cannot draw {count} noises at once: ask for 0 to {MOST_DRAWS}")
@@ -76,15 +68,9 @@ def broken_source() -> AccountingError:
 
 
 def uniform_below(bound: int, number: int, draw: WordSource) -> Integers:
-    """Return (number,) independent integers, exactly uniform in [0, bound).
+    """Return (number,) independent integers, exactly uniform in [0, bound), for a bound below 2^63.
 
-    Args:
-        bound: from 1 to 2^63 - 1.
-        number: of integers.
-        draw: returns ``n`` uniform 64-bit words in a fresh array.
-
-    Raises:
-        AccountingError: if its words are plainly not uniform.
+    ``draw`` returns that many uniform 64-bit words in a fresh array.
     """
     words = draw(number)
     # The words from `limit` on are drawn again: what is left is a multiple of `bound`.
@@ -117,10 +103,6 @@ class Lanes:
 
         The k-th toss of a lane succeeds with probability g/k. The first failure comes at an
         odd toss with probability 1 - g + g^2/2! - ... = exp(-g).
-
-        Args:
-            number: of lanes.
-            toss: the coins of g.
 
         Source: Canonne, Kamath, Steinke 2020, Algorithm 1.
         """

@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 class SimulatedNoise:
     """The samplers of :mod:`pate.noise.exact` on bits that follow from a seed. SIMULATION ONLY.
 
-    The bits are SHAKE-128 of the seed and the number of the request, so the draws of a seed are
-    the same on every machine and with every version of numpy.
-
-    Args:
-        seed: any integer from 0 to 2^128 - 1.
-
-    Raises:
-        UsageError: for another seed.
+    The bits are SHAKE-128 of the seed, from 0 to 2^128 - 1, and the number of the request, so the draws of a
+    seed are the same on every machine and with every version of numpy.
     """
 
     production: ClassVar[bool] = False

@@ -46,19 +46,12 @@ _FAR: Final = 6.0
 
 @dataclass(frozen=True)
 class NoiseLaw:
-    """A law on the integers that is symmetric about 0.
+    """A law on the integers that is symmetric about 0."""
 
-    Attributes:
-        reach: largest magnitude in the tables; the rest has probability below 1e-17.
-        cdf: (2 reach + 1,) P[Z <= x] for x from -reach.
-        points: (points,) integers on which an expectation is summed.
-        weights: (points,) their weights, which sum to 1.
-    """
-
-    reach: int
-    cdf: Floats
-    points: Integers
-    weights: Floats
+    reach: int  # largest magnitude in the tables; the rest has probability below 1e-17
+    cdf: Floats  # (2 reach + 1,) P[Z <= x] for x from -reach
+    points: Integers  # (points,) integers on which an expectation is summed
+    weights: Floats  # (points,) their weights, which sum to 1
 
     def at_most(self, values: Integers) -> Floats:
         """Return P[Z <= value], of the shape of ``values``; also P[Z >= -value]."""
@@ -151,15 +144,11 @@ def chances(
     >>> [each.ravel().round(4).tolist() for each in chances(*asked, [(None, 200)])]
     [[0.505], [0.505]]
 
-    Args:
-        votes: (queries, classes) int64.
-        labels: (queries,) int64, the class of interest in each query.
-        noise: law of each Z_j.
-        checks: all with noise of their own or none, or all on the noisy counts.
-        lead: noisy votes by which the label leads every other; 0: that it is the arg max.
+    ``votes``: (queries, classes) int64; ``labels``: (queries,) int64, the class of interest in each
+    query; ``checks``: all with noise of their own or none, or all on the noisy counts; ``lead``:
+    noisy votes by which the label leads every other; 0: that it is the arg max.
 
-    Returns:
-        Two of (checks, queries) float64.
+    Returns two of (checks, queries) float64.
     """
     passed, top = np.ones((len(checks), len(votes))), votes.max(axis=1)
     right = np.empty_like(passed)
@@ -261,13 +250,6 @@ def expected_asked(
     10.0
     >>> expected_asked(100, 0.5, Fraction(0), Fraction(1), Fraction(1))
     2.0
-
-    Args:
-        queries: most that may be asked.
-        answer: probability of an answer.
-        check: cost of a query without an answer.
-        label: additional cost of an answer.
-        limit: of the filter.
     """
     check, label, limit = check_rho(check), check_rho(label), check_rho(limit)
     if not 0.0 <= answer <= 1.0 or label == 0 or queries < 0:

@@ -49,24 +49,15 @@ _LOOK: Final = 500
 
 
 @dataclass(frozen=True)
-class Expected:
-    """What to expect.
+class Forecast:
+    """What to expect."""
 
-    Attributes:
-        text: in words, with the guess that it rests on.
-        few: whether a student probably learns too little from it.
-        advice: what helps then; empty if nothing is needed.
-        noise: why the noise is as large as it is, if the default rule chose it; else empty.
-        labels: where records vote for a class, their expected number; else 0.
-        helps: what helps where far fewer labels were released.
-    """
-
-    text: str
-    few: bool = False
-    advice: str = ""
-    noise: str = ""
-    labels: float = 0.0
-    helps: str = ""
+    text: str  # in words, with the guess that it rests on
+    few: bool = False  # whether a student probably learns too little from it
+    advice: str = ""  # what helps then; empty if nothing is needed
+    noise: str = ""  # why the noise is as large as it is, if the default rule chose it; else empty
+    labels: float = 0.0  # where records vote for a class, their expected number; else 0
+    helps: str = ""  # what helps where far fewer labels were released
 
     def fewer(self, labels: int) -> str:
         """Return a warning about the guess at the records if far fewer labels were released, else ""."""
@@ -83,32 +74,26 @@ def expected(
     spec: CampaignSpec,
     guess: Guess,
     *,
-    teachers: int = 0,
+    teachers: int = 0,  # of the roster; 0 while that is unknown, and where records vote
+    # of the roster; None: as many as the specification states, or a guess
     classes: int | None = None,
+    # votes of a query that one unit of privacy moves; None: as if parties were alike
     reached: int | None = None,
-) -> Expected:
-    """Return what a campaign is expected to give.
-
-    Args:
-        spec: of it.
-        guess: of its coordinator.
-        teachers: of the roster; 0 while that is unknown, and where records vote.
-        classes: of the roster; None: as many as the specification states, or a guess.
-        reached: votes of a query that one unit of privacy moves; None: as if parties were alike.
-    """
+) -> Forecast:
+    """Return what a campaign is expected to give."""
     if spec.neighbour is not None:
         return _of_records(spec, guess, classes)
     if spec.one_release:
-        return Expected(_of_teachers(spec, teachers or guess.teachers, reached, classes))
+        return Forecast(_of_teachers(spec, teachers or guess.teachers, reached, classes))
     prefix = ""
     if not teachers:
-        each = Forecast.teachers_wanted(spec)
+        each = teachers_wanted(spec)
         teachers = guess.teachers or each * spec.wanted_parties
         prefix = f"if each party has {each} teachers, "
         if guess.teachers:
             prefix = f"with {teachers} teachers "
-    forecast = Forecast.of(spec, teachers, classes, reached, guess.rarest)
-    return Expected(
+    forecast = PaidLabels.of(spec, teachers, classes, reached, guess.rarest)
+    return Forecast(
         f"{prefix}{forecast.in_words}{forecast.likely}",
         forecast.few,
         forecast.advice() if forecast.few else "",
@@ -127,7 +112,7 @@ def _of_teachers(
             "a label where one leads clearly" if code.answer.labelled else "no query gets a label"
         )
         return f"{text}; {rest}"
-    number = teachers or Forecast.teachers_wanted(spec) * spec.wanted_parties
+    number = teachers or teachers_wanted(spec) * spec.wanted_parties
     if reached is None:
         reached = -(-number // spec.wanted_parties) if spec.unit == "party" else 1
     mechanism = matrix_mechanism(spec, reached)
@@ -137,7 +122,7 @@ def _of_teachers(
     return f"{text}; the noise is {100 * length:.2g} % as long as the sum of {number:,} teachers that agree"
 
 
-def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expected:
+def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Forecast:
     """Return what to expect where records vote."""
     from pate.planning.records import plan_records
 
@@ -153,19 +138,19 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expect
     )
     rare = "" if guess.rarest is None else _of_rarest(guess.rarest, records, m if known else 2)
     if spec.in_rounds:
-        return Expected(
+        return Forecast(
             f"class counts, then {spec.rounds - 1} rounds of sums in {number} directions, each of what "
             f"records disagree with the model before it; {voting}, the noise in each is "
             f"{100 * plan.noise / records:.2g} % of what all of them could sum to, and the last model is for "
             f"the student{rare}"
         )
     if code.name == DENSE:
-        return Expected(
+        return Forecast(
             f"one release of sums in {number} directions; {voting}, the noise in each is "
             f"{100 * (plan.error or 0.0):.2g} % of what all records of a class could sum to{rare}"
         )
     if not code.answer.one_hot:
-        return Expected(f"one release of noisy counts at {number} representatives, and no labels")
+        return Forecast(f"one release of noisy counts at {number} representatives, and no labels")
     about = f"{m} classes" + ("" if known else " (a guess: --classes)")
     few = plan.labels < min(labels_for_all(m), number / 2)
     text = (
@@ -192,7 +177,7 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Expect
         if guess.records
         else "--expected-records as they are"
     )
-    return Expected(text, few, advice if few else "", labels=plan.labels, helps=helps)
+    return Forecast(text, few, advice if few else "", labels=plan.labels, helps=helps)
 
 
 def _of_rarest(rarest: float, records: int, classes: int) -> str:
@@ -223,29 +208,19 @@ def one_in(share: float) -> str:
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """Number of labels that the budget of a campaign with teachers pays for, independent of their votes.
-
-    Attributes:
-        spec: of the campaign.
-        teachers: of all parties, or a guess.
-        classes: m, or a guess.
-        sure: whether the number of classes is known.
-        reached: k, votes that one unit of privacy moves.
-        noise: chosen by the default rule; None if it is stated.
-        labels: number that the budget pays for if every query gets one; unlabelled queries cost less,
-            so more queries are affordable then.
-        rarest: guessed share of the rarest class, None if unknown.
-    """
+class PaidLabels:
+    """Number of labels that the budget of a campaign with teachers pays for, independent of their votes."""
 
     spec: CampaignSpec
     teachers: int
     classes: int
-    sure: bool
-    reached: int
-    noise: DefaultNoise | None
+    sure: bool  # whether the number of classes is known
+    reached: int  # k, votes that one unit of privacy moves
+    noise: DefaultNoise | None  # chosen by the default rule; None if it is stated
+    # number that the budget pays for if every query gets one; unlabelled queries cost less, so more
+    # queries are affordable then
     labels: int
-    rarest: float | None = None
+    rarest: float | None = None  # guessed share of the rarest class, None if unknown
 
     @classmethod
     def of(
@@ -255,7 +230,7 @@ class Forecast:
         classes: int | None = None,
         reached: int | None = None,
         rarest: float | None = None,
-    ) -> Forecast:
+    ) -> PaidLabels:
         """Return the forecast of a campaign with teachers; arguments as of :func:`expected`."""
         known = classes or len(spec.classes or ())
         number = known or CLASSES
@@ -277,35 +252,6 @@ class Forecast:
             number = CLASSES if rarest <= 1 / CLASSES else 2
         labels_for_all(number, rarest)  # refuses a share that cannot be
         return cls(spec, teachers, number, bool(known), reached, noise, labels, rarest)
-
-    @classmethod
-    def teachers_wanted(cls, spec: CampaignSpec) -> int:
-        """Return k of a party whose owner states none: so many that the budget pays for enough labels.
-
-        The default number if that is enough, or if no number up to :data:`_MOST_FOR_LABELS` is; 0 where
-        records vote. Of arrays, so many that the noise is small.
-        """
-        if spec.records_vote:
-            return 0
-        if spec.one_release and (code := code_of(spec.code)).name == AXES:
-            return teachers_for(
-                spec.epsilon,
-                spec.delta,
-                spec.unit,
-                places=code.places,
-                parties=spec.wanted_parties,
-                classes=len(spec.classes or ()) or None,
-            )
-        if spec.one_release:
-            return TEACHERS_EACH
-        parties = spec.wanted_parties
-        try:
-            forecast = cls.of(spec, TEACHERS_EACH * parties)
-            needed = forecast.teachers_for() if forecast.few else None
-        except UsageError:  # the settings fail where they are used
-            needed = None
-        wanted = TEACHERS_EACH if needed is None else needed // parties
-        return wanted if wanted <= _MOST_FOR_LABELS else TEACHERS_EACH
 
     @property
     def wanted(self) -> int:
@@ -430,6 +376,35 @@ class Forecast:
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
         return high * parties
+
+
+def teachers_wanted(spec: CampaignSpec) -> int:
+    """Return k of a party whose owner states none: so many that the budget pays for enough labels.
+
+    The default number if that is enough, or if no number up to :data:`_MOST_FOR_LABELS` is; 0 where
+    records vote. Of arrays, so many that the noise is small.
+    """
+    if spec.records_vote:
+        return 0
+    if spec.one_release and (code := code_of(spec.code)).name == AXES:
+        return teachers_for(
+            spec.epsilon,
+            spec.delta,
+            spec.unit,
+            places=code.places,
+            parties=spec.wanted_parties,
+            classes=len(spec.classes or ()) or None,
+        )
+    if spec.one_release:
+        return TEACHERS_EACH
+    parties = spec.wanted_parties
+    try:
+        forecast = PaidLabels.of(spec, TEACHERS_EACH * parties)
+        needed = forecast.teachers_for() if forecast.few else None
+    except UsageError:  # the settings fail where they are used
+        needed = None
+    wanted = TEACHERS_EACH if needed is None else needed // parties
+    return wanted if wanted <= _MOST_FOR_LABELS else TEACHERS_EACH
 
 
 def plan_command(options: Mapping[str, object], command: str = "pate plan") -> str:

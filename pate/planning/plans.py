@@ -45,23 +45,16 @@ _MOST_QUERIES: Final = 10**6
 
 @dataclass(frozen=True, kw_only=True)
 class Campaign:
-    """A campaign's settings other than its mechanism.
-
-    Attributes:
-        queries: number of unlabelled queries.
-        delta: at which to state each epsilon.
-        rounds: number of rounds, each of which may ask all queries; a plan is of the first.
-        part: of the budget that the first round may spend; below 1 if there are others.
-        most: noise shares in a sum if no party drops out; None if the server draws the noise.
-        fewest: noise shares in any sum, t; None likewise.
-    """
+    """A campaign's settings other than its mechanism."""
 
     queries: int
     delta: float
-    rounds: int = 1
+    rounds: int = 1  # number of rounds, each of which may ask all queries; a plan is of the first
+    # of the budget that the first round may spend; below 1 if there are others
     part: Fraction = Fraction(1)
+    # noise shares in a sum if no party drops out; None if the server draws the noise
     most: int | None = None
-    fewest: int | None = None
+    fewest: int | None = None  # noise shares in any sum, t; None likewise
 
     def __post_init__(self) -> None:
         if not 1 <= self.queries <= _MOST_QUERIES:
@@ -86,9 +79,7 @@ class Campaign:
     def limits(self, worst: Fraction, cap: Fraction | None) -> tuple[Fraction, Fraction]:
         """Return the budgets of the campaign and of the planned round.
 
-        Args:
-            worst: largest cost of one query.
-            cap: of the campaign; None for the worst cost of all its queries.
+        ``cap``: of the campaign; None for the worst cost of all its queries.
         """
         most = self.rounds * self.queries * worst
         cap = most if cap is None else min(cap, most)
@@ -112,9 +103,7 @@ def settings_of(mechanism: Mechanism) -> dict[str, Fraction | int]:
 def laws_of(mechanism: Mechanism, shares: int | None = None) -> tuple[NoiseLaw, Check]:
     """Return the law of the noise on each count, and the check before a label.
 
-    Args:
-        mechanism: with all its parameters.
-        shares: noise shares in a sum; None for the honest ones that the mechanism relies on.
+    ``shares``: noise shares in a sum; None for the honest ones that the mechanism relies on.
     """
     if not isinstance(mechanism, Planned):
         raise UsageError(
@@ -144,15 +133,10 @@ def costs_of(mechanism: Mechanism) -> tuple[Composition, Fraction, Fraction]:
 
 @dataclass(frozen=True, eq=False)
 class Prospect:
-    """A mechanism's outcome probabilities for each query of a population.
+    """A mechanism's outcome probabilities for each query of a population."""
 
-    Attributes:
-        answered: (queries,) P[a label is released].
-        right: (queries,) P[a label is released, and equals the query's label].
-    """
-
-    answered: Floats
-    right: Floats
+    answered: Floats  # (queries,) P[a label is released]
+    right: Floats  # (queries,) P[a label is released, and equals the query's label]
 
     @classmethod
     def of(
@@ -190,49 +174,34 @@ class Prospect:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Expected utility and guaranteed privacy of a mechanism with a budget.
-
-    Attributes:
-        mechanism: with all its parameters.
-        campaign: whose first round is planned.
-        composition: currency of the filter, and of ``cap`` and ``limit``.
-        limit: largest total cost of this round's queries.
-        cap: largest cost of the whole campaign; more than ``limit`` if other rounds follow.
-        epsilon: the guarantee, converted from ``cap``; it does not depend on the votes.
-        asked: expected number of queries asked before the budget or the queries end.
-        answered: expected number of labels.
-        right: expected number of labels that are right.
-        accuracy: expected share of right labels; None if there are no labels.
-        accuracy_error: one standard error of it, since the population is a sample.
-        answered_error: the same of ``answered``, at ``asked`` queries.
-        server_epsilon: with noise shares, epsilon of all queries voted on towards the server, which sees a
-            noisy histogram of each; guaranteed. Else None.
-        voted: queries that the parties vote on; with noise shares only what the budget pays for.
-        with_fewest: with noise shares, expected accuracy with the fewest of them; the other
-            expectations are with the most. Else None.
-    """
+    """Expected utility and guaranteed privacy of a mechanism with a budget."""
 
     mechanism: Mechanism
     campaign: Campaign
-    composition: str
-    limit: Fraction
-    cap: Fraction
-    epsilon: float
-    asked: float
+    composition: str  # currency of the filter, and of ``cap`` and ``limit``
+    limit: Fraction  # largest total cost of this round's queries
+    cap: Fraction  # largest cost of the whole campaign; more than ``limit`` if other rounds follow
+    epsilon: float  # the guarantee, converted from ``cap``; it does not depend on the votes
+    asked: float  # expected number of queries asked before the budget or the queries end
     answered: float
-    right: float
-    accuracy: float | None
-    accuracy_error: float | None
-    answered_error: float
+    right: float  # expected number of labels that are right
+    accuracy: float | None  # expected share of right labels; None if there are no labels
+    accuracy_error: float | None  # one standard error of it, since the population is a sample
+    answered_error: float  # the same of ``answered``, at ``asked`` queries
+    # with noise shares, epsilon of all queries voted on towards the server, which sees a noisy
+    # histogram of each; guaranteed. Else None
     server_epsilon: float | None
-    voted: int
+    voted: int  # queries that the parties vote on; with noise shares only what the budget pays for
+    # with noise shares, expected accuracy with the fewest of them; the other expectations are with
+    # the most. Else None
     with_fewest: float | None
 
 
 def make_plan(
-    mechanism: Mechanism,
+    mechanism: Mechanism,  # of the round; for the first of several rounds, that one's
     population: Population,
     campaign: Campaign,
+    # budget in the tightest composition of the mechanism; None for the worst cost of all queries
     cap: Fraction | None = None,
 ) -> Plan:
     """Return the plan of a mechanism.
@@ -242,12 +211,6 @@ def make_plan(
     >>> plan = make_plan(GNMax(Fraction(40), 1), public, Campaign(queries=100, delta=1e-5))
     >>> round(plan.epsilon, 3), plan.composition, plan.answered
     (1.357, 'gdp', 100.0)
-
-    Args:
-        mechanism: of the round; for the first of several rounds, that one's.
-        population: which the queries are drawn from.
-        campaign: its other settings.
-        cap: budget in the tightest composition of the mechanism; None for the worst cost of all queries.
     """
     queries, delta = campaign.queries, campaign.delta
     if (campaign.most is not None) != mechanism.noise_inside:

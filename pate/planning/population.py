@@ -37,19 +37,15 @@ _MOST_CELLS: Final = 2**26
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Expected vote histograms, each with the label that counts as right.
+    """Expected vote histograms, each with the label that counts as right."""
 
-    Attributes:
-        votes: (queries, classes) int64, votes. Every row sums to the same number of teachers.
-        labels: (queries,) int64, the label that counts.
-        meaning: of the labels: ``right``, or ``plurality`` if the right ones are unknown; an "accuracy"
-            is then the agreement with the noiseless vote.
-        assumptions: under which they were drawn; empty for a proxy.
-    """
-
+    # (queries, classes) int64, votes. Every row sums to the same number of teachers
     votes: Integers
-    labels: Integers
+    labels: Integers  # (queries,) int64, the label that counts
+    # of the labels: ``right``, or ``plurality`` if the right ones are unknown; an "accuracy" is
+    # then the agreement with the noiseless vote
     meaning: Meaning
+    # under which they were drawn; empty for a proxy
     assumptions: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -103,9 +99,8 @@ class Population:
 def proxy_population(votes: Integers, labels: Integers | None = None) -> Population:
     """Return the population of a public proxy.
 
-    Args:
-        votes: (queries, classes) int64, of teachers like those to come on public queries.
-        labels: (queries,) int64, the right ones; None takes each query's plurality for right.
+    ``votes``: (queries, classes) int64, of teachers like those to come on public queries;
+    ``labels``: (queries,) int64, the right ones; None takes each query's plurality for right.
     """
     if labels is None:
         return Population(votes, votes.argmax(axis=1).astype(np.int64), "plurality")
@@ -116,10 +111,12 @@ def assumed_population(
     *,
     teachers: int,
     classes: int = 10,
-    agreement: float = AGREEMENT,
+    agreement: float = AGREEMENT,  # accuracy of a teacher on its own, above 0 and up to 1
+    # None for half of the largest there is, sqrt(agreement (1 - agreement)); what published votes
+    # show is between 0.29 and 0.57 of it
     spread: float | None = None,
-    rival: float = 0.5,
-    size: int | None = None,
+    rival: float = 0.5,  # from 0, errors all over the place, to 1, errors all alike
+    size: int | None = None,  # number of histograms; None for :data:`HISTOGRAMS`
     seed: int = 0,
 ) -> Population:
     """Return histograms drawn under assumptions about the teachers.
@@ -129,16 +126,6 @@ def assumed_population(
     ``spread``, so that some queries are hard for all teachers at once; they are its quantiles at
     (i + 1/2) / size, which leaves only the votes to chance. A wrong vote falls on the query's one
     rival class with probability ``rival``, and otherwise on any wrong class alike.
-
-    Args:
-        teachers: M.
-        classes: number of classes.
-        agreement: accuracy of a teacher on its own, above 0 and up to 1.
-        spread: None for half of the largest there is, sqrt(agreement (1 - agreement)); what
-            published votes show is between 0.29 and 0.57 of it.
-        rival: from 0, errors all over the place, to 1, errors all alike.
-        size: number of histograms; None for :data:`HISTOGRAMS`.
-        seed: of the draws.
     """
     size = HISTOGRAMS if size is None else size
     for name, value, least, most in (

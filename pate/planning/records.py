@@ -40,31 +40,24 @@ _RIVAL: Final = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class RecordsPlan:
-    """What is expected of one number of representatives.
-
-    Attributes:
-        representatives: q, or d directions.
-        votes: at each, about; of dense votes those of one class, in all directions.
-        noise: standard deviation of the noise on each count if no party drops out, in votes.
-        counts: numbers in the release.
-        threshold: noisy lead of a label, in votes.
-        labelled: expected share of representatives that get a label; None where none does.
-        right: expected share of those labels that are their representatives' main class.
-        top_right: expected share of all representatives whose largest noisy count is of their main
-            class, with a label or without: a student learns from the counts of all.
-        error: where no query gets a label, the noise as a share of the votes. Of several labels and of
-            numbers: standard deviation of a label's share, or of a mean in parts of the range. Of dense
-            votes: the length of a class's mean array, of 1 at most, that equals the noise in one direction.
-    """
+    """What is expected of one number of representatives."""
 
     representatives: int
-    votes: float
-    noise: float
+    votes: float  # at each, about; of dense votes those of one class, in all directions
+    noise: float  # standard deviation of the noise on each count if no party drops out, in votes
     counts: int
     threshold: float = 0.0
+    # expected share of representatives that get a label; None where none does
     labelled: float | None = None
+    # expected share of those labels that are their representatives' main class
     right: float | None = None
+    # expected share of all representatives whose largest noisy count is of their main class, with a
+    # label or without: a student learns from the counts of all
     top_right: float | None = None
+    # where no query gets a label, the noise as a share of the votes. Of several labels and of
+    # numbers: standard deviation of a label's share, or of a mean in parts of the range. Of dense
+    # votes: the length of a class's mean array, of 1 at most, that equals the noise in one
+    # direction
     error: float | None = None
 
     @property
@@ -76,21 +69,15 @@ class RecordsPlan:
 def plan_records(
     spec: CampaignSpec,
     *,
-    records: int,
-    columns: int,
+    records: int,  # approximate number of voting records of all parties
+    columns: int,  # of the counts: classes, or labels and ``none``
+    # share of a representative's records that are of its main class, above 1/columns
     purity: float = PURITY,
+    # of a number's range, ascending. A mean weighs the noise of each by how far it is from the
+    # mean: most if that is an end of the range
     points: Sequence[float] = (0.0, 1.0),
 ) -> RecordsPlan:
-    """Return what a campaign in which records vote is expected to give.
-
-    Args:
-        spec: of the campaign.
-        records: approximate number of voting records of all parties.
-        columns: of the counts: classes, or labels and ``none``.
-        purity: share of a representative's records that are of its main class, above 1/columns.
-        points: of a number's range, ascending. A mean weighs the noise of each by how far it is from
-            the mean: most if that is an end of the range.
-    """
+    """Return what a campaign in which records vote is expected to give."""
     terms = spec.neighbour
     assert terms is not None  # noqa: S101 - by the caller
     code, number = code_of(terms.code), len(terms.representatives)
@@ -131,10 +118,8 @@ def law_of(shares: Shares, adding: int) -> NoiseLaw:
 def _labels(votes: Integers, noise: NoiseLaw, lead: int) -> tuple[float, float | None, float]:
     """Return P[a label], P[it is the main class, given a label], and P[the largest count is that class's].
 
-    Args:
-        votes: (representatives, classes), of the main class first, its rival, and all others, alike.
-        noise: on each count.
-        lead: noisy votes by which a label leads.
+    ``votes``: (representatives, classes), of the main class first, its rival, and all others,
+    alike.
     """
     classes = votes.shape[1]
 

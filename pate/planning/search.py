@@ -61,14 +61,11 @@ class Goal:
 
     Maximising only the number of right labels would give many labels, most of them wrong, since a guess
     costs nothing; hence the floor.
-
-    Attributes:
-        least_accuracy: the floor: expected share of right labels.
-        at_least: None to maximise the number of right labels; else the least expected number of labels,
-            whose accuracy is maximised.
     """
 
-    least_accuracy: float = 0.0
+    least_accuracy: float = 0.0  # the floor: expected share of right labels
+    # None to maximise the number of right labels; else the least expected number of labels, whose
+    # accuracy is maximised
     at_least: float | None = None
 
     def __post_init__(self) -> None:
@@ -128,24 +125,16 @@ class Choice:
 
 
 class Search:
-    """Evaluated settings of a campaign, for any budget up to four times the wanted one.
-
-    Args:
-        like: the mechanism whose noise and threshold are searched.
-        population: made of assumptions, or of votes on public queries.
-        campaign: its other settings.
-        epsilon: wanted; the finer grid is laid around its best settings.
-        goal: the criterion.
-        progress: called with steps done and steps in all.
-    """
+    """Evaluated settings of a campaign, for any budget up to four times the wanted one."""
 
     def __init__(
         self,
-        like: Planned,
-        population: Population,
+        like: Planned,  # the mechanism whose noise and threshold are searched
+        population: Population,  # made of assumptions, or of votes on public queries
         campaign: Campaign,
-        epsilon: float,
+        epsilon: float,  # wanted; the finer grid is laid around its best settings
         goal: Goal,
+        # called with steps done and steps in all
         progress: Callable[[int, int], None] = lambda *_: None,
     ) -> None:
         self.epsilon, self.goal = epsilon, goal
@@ -261,10 +250,7 @@ def _at(like: Planned, point: Mapping[str, Fraction]) -> Planned:
 def coarse_axes(like: Planned, teachers: int, rho: float) -> Axes:
     """Return axes from the least noise that a budget allows to noise that dominates the votes.
 
-    Args:
-        like: the mechanism.
-        teachers: M.
-        rho: the largest budget of interest, in zCDP.
+    ``rho``: the largest budget of interest, in zCDP.
     """
     least = like.votes_per_unit / math.sqrt(max(rho, 1e-9))
 

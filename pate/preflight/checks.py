@@ -54,21 +54,14 @@ class Skipped(Exception):  # noqa: N818 - not an error: there is nothing to chec
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
-
-    Attributes:
-        status: of the check.
-        text: one line, for the screen of the operator.
-        to_do: the remedy, or empty if none is needed or the text has it.
-        kind: the error that a start would end with; only for ``FAILED``.
-        lines: details only for the screen of the operator; not in the JSON.
-    """
+    """The result of one check."""
 
     status: Status
-    text: str
-    to_do: str = ""
+    text: str  # one line, for the screen of the operator
+    to_do: str = ""  # the remedy, or empty if none is needed or the text has it
+    # the error that a start would end with; only for ``FAILED``
     kind: type[PateError] | None = None
-    lines: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()  # details only for the screen of the operator; not in the JSON
 
     def __post_init__(self) -> None:
         if (self.status is Status.FAILED) != (self.kind is not None):
@@ -119,19 +112,14 @@ def days_left(when: dt.datetime, now: dt.datetime) -> str:
 
 
 class Check(NamedTuple):
-    """One check.
-
-    Attributes:
-        name: one or two words.
-        look: runs the check and returns its finding, or several in their order; raises one of our errors on
-            failure.
-        seconds: timeout, from the start of all checks.
-        late: the kind of failure on a timeout; None: the finding is unknown.
-    """
+    """One check."""
 
     name: str
+    # runs the check and returns its finding, or several in their order; raises one of our errors on
+    # failure
     look: Callable[[], Finding | Sequence[Finding]]
-    seconds: float
+    seconds: float  # timeout, from the start of all checks
+    # the kind of failure on a timeout; None: the finding is unknown
     late: type[PateError] | None = None
 
 
@@ -207,9 +195,7 @@ def begin(work: Callable[[], T]) -> Future[T]:
 def needed(work: Future[T], without: str) -> T:
     """Return the result of :func:`begin`, which several checks may use.
 
-    Args:
-        work: returned by :func:`begin`.
-        without: why a check is skipped if the work failed; another check reports the fault.
+    ``without``: why a check is skipped if the work failed; another check reports the fault.
     """
     try:
         return work.result()
@@ -222,9 +208,8 @@ def run_checks(
 ) -> Report:
     """Run checks concurrently, and return their findings.
 
-    Args:
-        groups: checks by their heading, in display order.
-        show: called with each result, in order, as soon as it and all before it are ready.
+    ``groups``: checks by their heading, in display order; ``show``: called with each result, in
+    order, as soon as it and all before it are ready.
     """
     began = time.monotonic()
     started = [
@@ -295,10 +280,8 @@ def present(
 ) -> int:
     """Run checks, print their findings on the standard output, and return the exit code.
 
-    Args:
-        groups: checks by heading, in order.
-        as_json: whether to print only one JSON object, at the end.
-        console: for the output; None: the standard output.
+    ``as_json``: whether to print only one JSON object, at the end; ``console``: for the output;
+    None: the standard output.
     """
     if as_json:
         report = run_checks(groups)

@@ -157,9 +157,7 @@ def nearest(place: Path) -> Path:
 def check_home(place: Path, what: str) -> Finding:
     """Check that a home is writable, by a temporary file, and who owns it.
 
-    Args:
-        place: the directory, which need not exist yet.
-        what: its content, for the message.
+    ``place``: the directory, which need not exist yet.
     """
     held = nearest(place)
     if not held.is_dir():
@@ -211,9 +209,7 @@ def open_to_others(paths: Iterable[Path]) -> list[Path]:
 def check_sqlite(place: Path, mounts: Path = _MOUNTS) -> Finding:
     """Write a small SQLite file in the way and the folder of ledgers, and remove it.
 
-    Args:
-        place: a home, which need not exist yet.
-        mounts: the list of this process's mounts.
+    ``place``: a home, which need not exist yet.
     """
     held = nearest(place)
     kind = file_system(held, mounts)

@@ -34,19 +34,12 @@ _DIGEST: Final = b"pate shown model v1\0"
 
 @dataclass(frozen=True, eq=False)
 class RoundModel:
-    """A linear model of classes in the directions of a dense code.
+    """A linear model of classes in the directions of a dense code."""
 
-    Attributes:
-        weights: (k, m) int64, of k directions and m classes, in units of 1/:data:`WEIGHT_GRID`. The
-            logits of a record are its code times the weights.
-        cut: the length above which a record's disagreement is cut, in units of 1/GRID.
-
-    Raises:
-        ProtocolError: for other shapes, or numbers beyond their bounds.
-    """
-
+    # (k, m) int64, of k directions and m classes, in units of 1/:data:`WEIGHT_GRID`. The logits of a
+    # record are its code times the weights.
     weights: NDArray[np.int64]
-    cut: int
+    cut: int  # the length above which a record's disagreement is cut, in units of 1/GRID
 
     def __post_init__(self) -> None:
         weights = self.weights
@@ -75,11 +68,7 @@ class RoundModel:
         return hashlib.sha256(_DIGEST + self.to_bytes()).digest()
 
     def check_shape(self, directions: int, classes: int) -> None:
-        """Check that the model is for a campaign's directions and classes.
-
-        Raises:
-            ProtocolError: if not.
-        """
+        """Check that the model is for a campaign's directions and classes."""
         if self.weights.shape != (directions, classes):
             raise ProtocolError(
                 f"a shown model of {self.weights.shape} weights, not {(directions, classes)}"
@@ -91,11 +80,7 @@ class RoundModel:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> RoundModel:
-        """Return the model of a byte string, which anybody may have made.
-
-        Raises:
-            ProtocolError: if it is not what :meth:`to_bytes` writes.
-        """
+        """Return the model of a byte string, which anybody may have made."""
         if not isinstance(raw, bytes) or len(raw) < _HEAD.size:
             raise ProtocolError("a shown model is too short")
         directions, classes, cut = _HEAD.unpack_from(raw)

@@ -55,16 +55,8 @@ def residual_sums(
 ) -> Whole:
     """Return (k, m) int64 the sum of all units' arrays, in units of 1/GRID of a vote.
 
-    Args:
-        codes: (n, k) int64 dense codes of records, each of length at most GRID.
-        labels: (n,) int64, from 0 to ``classes`` - 1.
-        classes: m.
-        shown: the model that was shown; None before the first.
-        units: (n,) int64 whose records they are; None: each record is a unit.
-
-    Raises:
-        DataError: if shapes do not fit, a label is out of range, or a code is too long.
-        ProtocolError: if the shown model is for other directions or classes.
+    Codes are (n, k), of length at most GRID each; without ``units`` each record is one. No model is
+    shown before the first round.
     """
     _check(codes, labels, classes, units)
     if shown is not None:
@@ -92,12 +84,7 @@ def residual_sums(
 
 
 def chances(codes: Whole, shown: RoundModel) -> Whole:
-    """Return (n, m) the probabilities of a shown model, in units of 1/:data:`CHANCE_GRID`.
-
-    Args:
-        codes: (n, k) int64 dense codes, each of length at most GRID.
-        shown: the model.
-    """
+    """Return (n, m) the probabilities of a shown model, in units of 1/:data:`CHANCE_GRID`."""
     logits = codes.astype(np.float64) @ shown.weights.astype(np.float64)
     below = (logits - logits.max(axis=1, keepdims=True)) / (GRID * WEIGHT_GRID)
     one_by_one = [math.exp(each) for each in below.ravel().tolist()]

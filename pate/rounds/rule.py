@@ -37,15 +37,10 @@ _FEW_CLASSES: Final = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """How a campaign goes.
+    """How a campaign goes."""
 
-    Attributes:
-        rounds: releases of residuals, after the one of class counts.
-        kappa: an array is cut to this many times its usual length.
-    """
-
-    rounds: int
-    kappa: float
+    rounds: int  # releases of residuals, after the one of class counts
+    kappa: float  # an array is cut to this many times its usual length
 
 
 def noise_ratio(classes: int, directions: int, records: float, mu: float) -> float:
@@ -53,9 +48,6 @@ def noise_ratio(classes: int, directions: int, records: float, mu: float) -> flo
 
     >>> round(noise_ratio(10, 128, 21_000, 0.25), 2)
     1.1
-
-    Raises:
-        UsageError: for numbers that are not above 0, or fewer than two classes.
     """
     if classes < 2 or directions < 1 or not records > 0 or not mu > 0:
         raise UsageError(
@@ -65,19 +57,12 @@ def noise_ratio(classes: int, directions: int, records: float, mu: float) -> flo
 
 
 def plan_of(classes: int, directions: int, records: float, mu: float) -> Plan:
-    """Return the rounds of a campaign.
+    """Return the rounds of a campaign, by the expected number of records or patients.
+
+    The mu is of the whole campaign, for a record added or removed.
 
     >>> plan_of(10, 128, 21_000, 0.25)
     Plan(rounds=4, kappa=0.5)
-
-    Args:
-        classes: C.
-        directions: K.
-        records: expected number of records, or of patients.
-        mu: of the whole campaign, for a record added or removed.
-
-    Raises:
-        UsageError: as :func:`noise_ratio`.
     """
     ratio = noise_ratio(classes, directions, records, mu)
     return Plan(_ROUNDS, 0.5 if ratio > _CUT_FROM else 1.0)
@@ -92,9 +77,6 @@ def directions_of(classes: int, records: float, mu: float, most: int) -> int:
     [64, 128, 256]
     >>> directions_of(2, 550, 0.03, 4_000)
     8
-
-    Raises:
-        UsageError: as :func:`noise_ratio`.
     """
     first = DIRECTIONS[0]
     if classes <= _FEW_CLASSES and noise_ratio(classes, first, records, mu) > _LOUD:
@@ -112,9 +94,6 @@ def parts_of(mu_squared: Fraction, rounds: int) -> tuple[Fraction, ...]:
 
     >>> parts_of(Fraction(1), 2)
     (Fraction(3, 100), Fraction(97, 200), Fraction(97, 200))
-
-    Raises:
-        UsageError: for fewer than one round, or too many.
     """
     if not 1 <= rounds <= MOST_ROUNDS:
         raise UsageError(f"from 1 to {MOST_ROUNDS} rounds, got {rounds}")

@@ -70,28 +70,16 @@ _LEVELLED: Final = 50
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """What the first release says.
+    """What the first release says."""
 
-    Attributes:
-        shares: (C,) of the classes, positive, of sum 1.
-        records: their number, above 0.
-    """
-
-    shares: Floats
-    records: float
+    shares: Floats  # (C,) of the classes, positive, of sum 1
+    records: float  # their number, above 0
 
     @classmethod
     def of(cls, counts: Floats, sigma: float) -> Start:
-        """Return it from noisy class counts.
+        """Return it from noisy (C,) class counts.
 
         Counts are shrunk to their mean by as much of their variance as is noise.
-
-        Args:
-            counts: (C,) in votes.
-            sigma: standard deviation of the noise on each, in votes.
-
-        Raises:
-            DataError: for counts that are not finite, or of fewer than two classes.
         """
         wide = np.asarray(counts, dtype=np.float64)
         if (
@@ -113,17 +101,11 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """One round as it was released.
+    """One round as it was released."""
 
-    Attributes:
-        shown: the model.
-        sums: (K, C) noisy sums, in votes.
-        sigma: standard deviation of the noise on each, in votes.
-    """
-
-    shown: RoundModel
-    sums: Floats
-    sigma: float
+    shown: RoundModel  # the model
+    sums: Floats  # (K, C) noisy sums, in votes
+    sigma: float  # standard deviation of the noise on each, in votes
 
 
 def next_model(
@@ -131,14 +113,8 @@ def next_model(
 ) -> RoundModel:
     """Return the model after some rounds: that of the next one, or the final one.
 
-    Args:
-        rows: (n, K) the public rows' codes / :data:`~pate.codes.GRID`.
-        start: of round 0.
-        rounds: those after it, in order; none: the model is the class shares.
-        kappa: of the plan.
-
-    Raises:
-        DataError: if a shape does not fit, or a number is not finite.
+    ``rows`` are (n, K) the public rows' codes / :data:`~pate.codes.GRID`. Without rounds the model is
+    the class shares.
     """
     _check(rows, start, rounds)
     first = _first(rows, start)
@@ -166,11 +142,6 @@ def confirmed(rows: Floats, start: Start, rounds: Sequence[Released]) -> float:
     g'D is at least what the loss is above that of the level. Of all rounds the sums of g'D are added, each
     over the standard deviation of its noise, which is fresh. If no model is better than its level, the result
     is that of a normal law of mean 0 or less: above 2 one time in 44. No number of records is in it.
-
-    Args:
-        rows: (n, K) as of :func:`next_model`.
-        start: of round 0.
-        rounds: those after it, in order; fewer than two say nothing.
     """
     first, mean = _first(rows, start), rows.mean(axis=0)
     level = mean / max(float(np.linalg.norm(mean)), _TINY)
@@ -219,21 +190,13 @@ def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released])
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """What all rounds say of one class at the last model, in the k eigenvectors of its curvature.
+    """What all rounds say of one class at the last model, in the k eigenvectors of its curvature."""
 
-    Attributes:
-        axes: (K, k) the eigenvectors.
-        curved: (k,) B, positive.
-        from_first: (k,) W_T - W_0.
-        gradient: (k,) g_T, the mean of all rounds.
-        noise: (k,) v, its variance.
-    """
-
-    axes: Floats
-    curved: Floats
-    from_first: Floats
-    gradient: Floats
-    noise: Floats
+    axes: Floats  # (K, k) the eigenvectors
+    curved: Floats  # (k,) B, positive
+    from_first: Floats  # (k,) W_T - W_0
+    gradient: Floats  # (k,) g_T, the mean of all rounds
+    noise: Floats  # (k,) v, its variance
 
     @property
     def apart(self) -> Floats:
@@ -252,13 +215,9 @@ class _Seen:
         return found
 
     def slope(self, prior: Floats, step: Floats, moved: Floats, share: float) -> float:
-        """Return the slope along a step, at a share of it.
+        """Return the slope at a ``share`` of a (K,) step from W_T.
 
-        Args:
-            prior: (k,) prior variances.
-            step: (K,) from W_T.
-            moved: (K,) how far the gradient is from that at W_T.
-            share: from 0 to 1.
+        ``moved`` (K,) is how far the gradient is from that at W_T.
         """
         along = self.axes.T @ step
         gradient = self.gradient + self.axes.T @ moved
@@ -269,14 +228,9 @@ class _Seen:
 def _seen(
     rows: Floats, part: float, from_first: Floats, likely: Floats, rounds: Sequence[Released]
 ) -> list[_Seen]:
-    """Return what each class's gradients say, moved to the last model.
+    """Return what each class's gradients say, moved to the last model; ``part`` is N / n.
 
-    Args:
-        rows: (n, K).
-        part: N / n.
-        from_first: (K, C) W_T - W_0.
-        likely: (n, C) probabilities of the last model.
-        rounds: at least one.
+    ``from_first`` (K, C) is W_T - W_0, ``likely`` (n, C) the probabilities of the last model.
     """
     cuts = np.array([each.shown.cut / GRID for each in rounds])
     noise = np.maximum(np.square(cuts * [each.sigma for each in rounds]), _LEAST_NOISE)
@@ -306,11 +260,9 @@ def _curvature(rows: Floats, part: float, likely: Floats, classes: int) -> tuple
 
 
 def _mismatch(turned: Floats, off: Floats) -> Floats:
-    """Return (k, T, T) the covariance of what public rows add when gradients are moved.
+    """Return (k, T, T) the covariance of what (n, k) public rows add when gradients are moved.
 
-    Args:
-        turned: (n, k) public rows.
-        off: (n, T) what each adds to the gradient of a round, along itself.
+    ``off`` (n, T) is what each adds to the gradient of a round, along itself.
     """
     rounds = off.shape[1]
     pairs = (off[:, :, None] * off[:, None, :]).reshape(len(off), -1)

@@ -12,7 +12,8 @@ function by name and calls it as its main program, with the arguments as its com
 command has forked one ahead (:mod:`pate.runtime.forked`), it is that one, which has loaded it.
 
 Every other Python child is started by this module, too: a program of ours as :func:`python` says, and what
-takes foreign bytes apart by :func:`run_limited`. None picks up a module from the directory that it starts in.
+takes foreign bytes apart by :func:`run_limited`. None picks up a module from the directory that it starts in,
+nor does a process of simulated parties, which multiprocessing spawns.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import ipaddress
 import itertools
 import os
 import queue
@@ -34,12 +36,12 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from pate.errors import DiskError, PortInUseError, ProcessError, UsageError
 from pate.runtime import forked
-from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.forked import importing
 from pate.runtime.home import open_private, private_directory
-from pate.runtime.imports import importing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,6 +50,16 @@ if TYPE_CHECKING:
 
 #: Addresses that only this machine reaches.
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+#: No telemetry, no update check, no package installation at run time; nor does the library by which
+#: it reads JSON look through all installed packages for plugins, of which none is ours. Must be set
+#: before the first import of flwr, and in every child process.
+QUIET_FLOWER: Final[dict[str, str]] = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "PYDANTIC_DISABLE_PLUGINS": "__all__",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 #: A party's default server.
 LOCAL_SERVER: Final = "127.0.0.1:9092"
 #: A student's default server.
@@ -106,16 +118,9 @@ def run_limited(
     time, memory and open files, and lets it write no file and start no process (but as root). That is a bound
     on resources, not a sandbox: it runs as this user, who can read files and has a network.
 
-    Args:
-        target: ``module:function``; it is called without arguments, and prints its result.
-        arguments: its command line, after the target.
-        seconds: of processor time, at first; see :func:`grant`.
-        memory: bytes of address space.
-        patience: seconds on the wall.
-
-    Raises:
-        subprocess.TimeoutExpired: after ``patience``.
-        DiskError: if there is no room for an empty directory.
+    ``target``: ``module:function``; it is called without arguments, and prints its result;
+    ``seconds``: of processor time, at first; see :func:`grant`; ``memory``: bytes of address space;
+    ``patience``: seconds on the wall.
     """
     environment = python_environment({k: os.environ[k] for k in _FOR_PYTHON if k in os.environ})
     if site.ENABLE_USER_SITE:
@@ -160,22 +165,15 @@ def _limit(seconds: int, memory: int) -> None:
 class Child:
     """A running child process, its log file and its end.
 
-    Attributes:
-        name: what to call it in messages.
-        log: the file that its output is appended to.
+    ``log``: the file that its output is appended to.
     """
 
     def __init__(self, name: str, target: str, arguments: Sequence[str], *, home: Path) -> None:
         """Start the child.
 
-        Args:
-            name: what to call it in messages; also the name of its log file.
-            target: ``module:function`` to run; it is imported in the child only.
-            arguments: its command line.
-            home: its own directory: working directory, ``FLWR_HOME`` and log file. Made if missing.
-
-        Raises:
-            DiskError: if ``home`` cannot be written.
+        ``name``: what to call it in messages; also the name of its log file; ``target``:
+        ``module:function`` to run; it is imported in the child only; ``home``: its own directory:
+        working directory, ``FLWR_HOME`` and log file. Made if missing.
         """
         self.name = name
         home = home.resolve()
@@ -280,6 +278,29 @@ def child_environment(home: Path, inherited: Mapping[str, str] | None = None) ->
     return environment
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a host; an address of IPv6 may be in brackets.
+
+    >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "[::1]", "10.0.0.1", "pate.example.org")]
+    [True, True, True, False, False]
+    """
+    bare = host.removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(bare.split("%", maxsplit=1)[0]).is_loopback
+    except ValueError:
+        return bare == "localhost"
+
+
+def proxy_variable(*names: str) -> tuple[str, str] | None:
+    """Return the first of these variables that names a proxy, and ``host:port`` without a password."""
+    for name in names:
+        if value := os.environ.get(name):
+            with contextlib.suppress(ValueError):
+                parts = urlsplit(value if "://" in value else f"http://{value}")
+                return name, f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
+    return None
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """Return a currently free port of ``host``.
 
@@ -294,12 +315,7 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on ``host`` and ``port`` (0: any free one).
-
-    Raises:
-        PortInUseError: if somebody else listens there.
-        UsageError: if the address is not one of this machine, or the port is not allowed.
-    """
+    """Return a socket that listens on ``host`` and ``port`` (0: any free one)."""
     if not 0 <= port < 2**16:
         raise UsageError(f"{port} is no port; ports go from 0 to 65535")
     try:
@@ -326,12 +342,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def require_free_port(host: str, port: int) -> None:
-    """Raise unless this process could listen on ``host`` and ``port`` now.
-
-    Raises:
-        PortInUseError: if somebody else listens there.
-        UsageError: if the address is not one of this machine, or the port is not allowed.
-    """
+    """Raise unless this process could listen on ``host`` and ``port`` now."""
     listen(host, port).close()
 
 

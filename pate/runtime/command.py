@@ -15,7 +15,7 @@ import typer
 from pate.errors import DiskError, PateError
 from pate.printable import print_only_printable, printable
 from pate.runtime import forked
-from pate.runtime.environment import QUIET_FLOWER
+from pate.runtime.child import QUIET_FLOWER
 from pate.runtime.log import FORMS, LOG, Line, everything_in_json, in_json, print_line
 from pate.start import INTERRUPTED, STOPS
 

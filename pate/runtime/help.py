@@ -111,7 +111,7 @@ def panels_of(
             panels[panel_of(param)].append(param)
     return [
         (name, [_row(param, context) for param in panels[name]])
-        for name in sorted(panels, key=_place)
+        for name in sorted(panels, key=place_of)
     ]
 
 
@@ -124,7 +124,8 @@ def panel_of(param: click.Parameter) -> str:
     return getattr(param, "rich_help_panel", None) or "Options"
 
 
-def _place(name: str) -> tuple[int, int]:
+def place_of(name: str) -> tuple[int, int]:
+    """Return by what panels are sorted."""
     if name in _LAST:
         return 2, _LAST.index(name)
     if name in _FIRST:

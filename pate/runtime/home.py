@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hmac
 import os
 import pwd
+import re
 import secrets
 import shutil
 import tempfile
@@ -34,10 +36,6 @@ def private_directory(path: Path) -> Path:
     """Make ``path`` and its missing parents, and return it.
 
     New directories are readable only by their owner; existing ones stay unchanged.
-
-    Raises:
-        DiskError: if it cannot be made.
-        StateError: if it is another user's, and for nobody else.
     """
     try:
         for parent in reversed(path.parents):
@@ -66,9 +64,6 @@ def _require_own(path: Path, user: int) -> None:
     """Check that the owner of a path could still read it after ``user`` writes it.
 
     Root may write everywhere, but its files could be neither read nor replaced by the home's owner.
-
-    Raises:
-        StateError: if it is another user's, and for nobody else.
     """
     if _is_private_to_another(path, user):
         owner = path.stat().st_uid
@@ -86,17 +81,7 @@ def _name_of(user: int) -> str:
 
 
 def write_file(path: Path, content: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
-    """Write ``content`` to ``path`` atomically and durably.
-
-    Args:
-        path: of the file.
-        content: of it; a large one in parts.
-        mode: of the file.
-
-    Raises:
-        DiskError: if the disk is full or not writable; nothing is left behind.
-        StateError: if the file or its directory is another user's, and for nobody else.
-    """
+    """Write ``content`` to ``path`` atomically and durably; a write that fails leaves nothing behind."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
@@ -124,9 +109,6 @@ def open_private(path: Path) -> BinaryIO:
     """Open a log or lock file for appending, readable only by its owner whatever the umask.
 
     An existing file that others may read is closed to them.
-
-    Raises:
-        OSError: if it cannot be opened.
     """
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -141,9 +123,8 @@ def open_private(path: Path) -> BinaryIO:
 def sweep_drafts(folder: Path, name: str = "*") -> None:
     """Remove drafts of killed writes, which may contain secrets.
 
-    Args:
-        folder: that no other process writes to now.
-        name: of the files whose drafts to remove; a pattern.
+    ``folder``: that no other process writes to now; ``name``: of the files whose drafts to remove;
+    a pattern.
     """
     for draft in folder.glob(f".{name}.{'[a-z0-9_]' * _RANDOM}"):
         with contextlib.suppress(OSError):
@@ -151,11 +132,7 @@ def sweep_drafts(folder: Path, name: str = "*") -> None:
 
 
 def new_secret(path: Path) -> bytes:
-    """Write 32 fresh random bytes to ``path``, readable only by its owner, and return them.
-
-    Raises:
-        DiskError: if they cannot be written.
-    """
+    """Write 32 fresh random bytes to ``path``, readable only by its owner, and return them."""
     secret = secrets.token_bytes(SECRET_BYTES)
     private_directory(path.parent)
     write_file(path, secret)
@@ -163,12 +140,7 @@ def new_secret(path: Path) -> bytes:
 
 
 def kept_secret(path: Path) -> bytes:
-    """Return the 32 secret bytes in ``path``, made on first use.
-
-    Raises:
-        StateError: if the file is damaged.
-        DiskError: if they cannot be stored.
-    """
+    """Return the 32 secret bytes in ``path``, made on first use."""
     try:
         held = path.read_bytes()
     except FileNotFoundError:
@@ -205,9 +177,6 @@ def exclusive(path: Path, in_use: str) -> Iterator[None]:
     """Lock the file ``path``, made if absent, while the block runs; the process's end frees it, too.
 
     The file stays: removing it would race.
-
-    Raises:
-        StateError: with the message ``in_use``, if another process holds it.
     """
     private_directory(path.parent)
     with open_private(path) as file:
@@ -216,3 +185,43 @@ def exclusive(path: Path, in_use: str) -> Iterator[None]:
         except BlockingIOError:
             raise StateError(in_use) from None
         yield
+
+
+#: In a server's home: the tokens of the campaign's student and of the page.
+STUDENT_TOKEN: Final = "student.token"  # noqa: S105 - a name
+PAGE_TOKEN: Final = "page.token"  # noqa: S105 - a name
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
+_LARGEST: Final = 1024
+
+
+def new_token() -> str:
+    """Return 256 random bits as text."""
+    return secrets.token_urlsafe(32)
+
+
+def kept_token(path: Path) -> str:
+    """Return the token in a file: 256 random bits, made on first use."""
+    if not path.exists():
+        private_directory(path.parent)
+        write_file(path, f"{new_token()}\n".encode("ascii"))
+    return read_token(path)
+
+
+def read_token(path: Path) -> str:
+    """Return the token in an existing file."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_LARGEST).decode("ascii", "replace").strip()
+    except OSError as error:
+        raise StateError(f"{path} cannot be read: {error.strerror}") from error
+    if not _TOKEN.fullmatch(text):
+        raise StateError(
+            f"{path} is damaged: it holds no token; where a server made it, remove it, and a new "
+            "one is made"
+        )
+    return text
+
+
+def same(given: str, wanted: str) -> bool:
+    """Compare two secrets in constant time."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode("utf-8"))

@@ -29,20 +29,12 @@ LEVELS: Final = ("info", "warning", "error")
 
 @dataclass(frozen=True)
 class Line:
-    """One log line.
-
-    Attributes:
-        time: with its time zone.
-        program: such as ``pate-server``.
-        text: for people.
-        level: ``info``, ``warning`` or ``error``.
-        party: whose line it is; "" if no party's.
-    """
+    """One log line."""
 
     time: datetime
-    program: str
+    program: str  # such as ``pate-server``
     text: str
-    level: str = "info"
+    level: str = "info"  # ``info``, ``warning`` or ``error``
     party: str = ""
 
     def __post_init__(self) -> None:

@@ -71,11 +71,9 @@ def exposition(
 ) -> bytes:
     """Return metrics in Prometheus' text form, preceded by those of every program.
 
-    Args:
-        program: that exports them, such as ``pate-party``.
-        home: its state directory, for the free bytes of its disk; None: omitted.
-        families: its own metrics.
-        tell_cpu: whether to export the CPU time; not if that may depend on votes.
+    ``program``: that exports them, such as ``pate-party``; ``home``: its state directory, for the
+    free bytes of its disk; None: omitted; ``tell_cpu``: whether to export the CPU time; not if that
+    may depend on votes.
     """
     registry = CollectorRegistry(auto_describe=False)
     process = [

@@ -12,32 +12,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_origin, get_type
 import click
 import typer
 
-from pate.errors import UsageError
-from pate.foreign import toml_table
+from pate.runtime.config import load, write_given
 from pate.runtime.home import default_home
 
 T = TypeVar("T")
-
-
-def _load_config(context: click.Context, value: Path | None) -> Path | None:
-    if value is None:
-        return None
-    try:
-        table = toml_table(value.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"cannot read the configuration file {value}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{value} is not valid TOML: {error}") from error
-    known = {p.name: p for p in context.command.params if p.name}
-    settings: dict[str, object] = {}
-    for key, setting in table.items():
-        name = key.replace("-", "_")
-        if name not in known:
-            options = ", ".join(sorted(k.replace("_", "-") for k in known))
-            raise UsageError(f"{value}: no option is called {key!r}; there are: {options}")
-        settings[name] = setting
-    context.default_map = {**(context.default_map or {}), **settings}
-    return value
 
 
 #: Options by topic, each with a help text of one line.
@@ -58,7 +36,17 @@ ConfigOption = Annotated[
         "--config",
         help="TOML file of options; typed ones win.",
         is_eager=True,
-        callback=_load_config,
+        callback=load,
+        metavar="FILE",
+    ),
+]
+
+#: ``--write-config FILE``: what is typed, and every other option in a comment.
+WriteConfigOption = Annotated[
+    Path | None,
+    of_output(
+        "--write-config",
+        help="Write the options as a new TOML file, and end.",
         metavar="FILE",
     ),
 ]
@@ -122,6 +110,7 @@ class CommandOptions:
 
     as_json: JsonOption = False
     config: ConfigOption = None
+    write_config: WriteConfigOption = None
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
@@ -130,8 +119,8 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
     The command gets them as one value. Options shared by two commands are in a common base class; those
     shared by all, :class:`CommandOptions`, are listed last.
 
-    Args:
-        kind: a dataclass. Its fields that are ``Annotated`` are options; others keep their defaults.
+    ``kind``: a dataclass. Its fields that are ``Annotated`` are options; others keep their
+    defaults.
     """
     hints = get_type_hints(kind, include_extras=True)
     common = {each.name for each in fields(CommandOptions)}
@@ -148,7 +137,11 @@ def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]
 
     def decorate(command: Callable[[T], None]) -> Callable[..., None]:
         def called(**values: Any) -> None:
-            command(kind(**values))
+            made, to = kind(**values), values.get("write_config")
+            if to is None:
+                command(made)
+            else:
+                write_given(click.get_current_context(), to)
 
         called.__name__ = command.__name__
         # Typer keeps a docstring's line breaks; it must be refolded for display.

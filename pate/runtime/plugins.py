@@ -23,11 +23,7 @@ def plugin_names(group: str) -> tuple[str, ...]:
 
 
 def load_plugin(group: str, name: str) -> object:
-    """Return the object of the entry point with that name.
-
-    Raises:
-        UsageError: if there is none or more than one, or it cannot be loaded.
-    """
+    """Return the object of the entry point with that name."""
     found = tuple(entry_points(group=group, name=name))
     packages = ", ".join(sorted(point.dist.name if point.dist else "?" for point in found))
     if not found:

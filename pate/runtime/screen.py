@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import io
 import logging
+import math
 import os
 import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
@@ -23,7 +24,6 @@ from rich.text import Text
 
 from pate.printable import printable, raw
 from pate.runtime.log import Line, in_json, print_line
-from pate.runtime.reminder import HOUR, Pace, Reminder, left_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -70,9 +70,7 @@ class Display(Console):
 class Screen:
     """The standard error, shared by lines and bars.
 
-    Args:
-        name: of the program.
-        party: whose process it is, in each line: several may share a terminal or a log.
+    ``party``: whose process it is, in each line: several may share a terminal or a log.
     """
 
     def __init__(self, name: str, party: str = "") -> None:
@@ -93,8 +91,7 @@ class Screen:
         It is called in the printing thread, before that thread's next line, so it must be quick. One
         that raises is not called again: a listener must not stop the work.
 
-        Returns:
-            A function that ends it; calling it twice is harmless.
+        Returns a function that ends it; calling it twice is harmless.
         """
         self._listeners.append(callback)
 
@@ -107,9 +104,7 @@ class Screen:
     def say(self, text: str, level: str = "info") -> None:
         """Print one line, its unprintable characters as escapes.
 
-        Args:
-            text: of the line.
-            level: ``info``, ``warning`` or ``error``; only JSON and listeners show it.
+        ``level``: ``info``, ``warning`` or ``error``; only JSON and listeners show it.
         """
         text = printable(text)
         line = Line.now(self._name, text, level, self._party)
@@ -195,8 +190,7 @@ class Screen:
 
         On a terminal it is one live line. Otherwise it is a line when it changes, then ever more rarely.
 
-        Args:
-            least: minimum seconds between two lines.
+        ``least``: minimum seconds between two lines.
         """
         if not self.live:
             yield Reminder(self.say, least=least).tell
@@ -212,12 +206,9 @@ class Screen:
 
         Without moving bars it is an occasional line with the remaining time.
 
-        Args:
-            title: of the task.
-            percent: show a share instead of a number.
-            late: show nothing before the first call, nothing while done is total, and no line for a
-                task of a moment.
-            timed: whether progress predicts the remaining time. If not, a short task is one line, its last.
+        ``late``: show nothing before the first call, nothing while done is total, and no line for a
+        task of a moment; ``timed``: whether progress predicts the remaining time. If not, a short
+        task is one line, its last.
         """
         if self.live:
             with self._task(title, late=late, percent=percent, timed=timed) as task:
@@ -254,11 +245,7 @@ class _Task:
 
 
 class Roles:
-    """Live lines of programs.
-
-    Args:
-        begin: makes the line of a program.
-    """
+    """Live lines of programs."""
 
     def __init__(self, begin: Callable[[str], _Task]) -> None:
         self._begin = begin
@@ -338,3 +325,75 @@ class _Left(ProgressColumn):
         if task.finished or fields.get("waits") or not fields.get("timed", True):
             return Text("")
         return Text(left_in_words(fields.get("left")))
+
+
+MINUTE: Final = 60.0
+HOUR: Final = 3600.0
+
+
+class Reminder:
+    """Prints the reason of a wait when it changes, then after a minute, and ever more rarely.
+
+    Pauses double from a minute to an hour, so that a wait of a day is thirty lines.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        *,
+        least: float = 0.0,  # minimum seconds between two lines
+        clock: Callable[[], float] = time.monotonic,  # seconds, monotonic
+    ) -> None:
+        self._say, self._least, self._clock = say, least, clock
+        self._last: tuple[str, float] | None = None
+        self._pause = MINUTE
+
+    def tell(self, text: str, about: str | None = None) -> None:
+        """Print ``text``, if a line is due.
+
+        ``about``: the value whose change is reported at once; None: the text.
+        """
+        now, about = self._clock(), text if about is None else about
+        if self._last is not None:
+            before, said = self._last
+            if now - said < (self._least if about != before else self._pause):
+                return
+            self._pause = MINUTE if about != before else min(2 * self._pause, HOUR)
+        self._last = about, now
+        self._say(text)
+
+
+class Pace:
+    """The speed of a task since it was first measured.
+
+    Work done before that, such as stored teachers, does not count.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or time.monotonic
+        self._first: tuple[float, int] | None = None
+
+    def left(self, done: int, total: int) -> float | None:
+        """Return the remaining seconds at the speed so far, None if unknown."""
+        now = self._clock()
+        if self._first is None:
+            self._first = now, done
+        began, before = self._first
+        if done <= before or now <= began:
+            return None
+        return (total - done) * (now - began) / (done - before)
+
+
+def left_in_words(seconds: float | None) -> str:
+    """Return a remaining time in a few words, "" if it is not known.
+
+    >>> left_in_words(7.2), left_in_words(95), left_in_words(7300), left_in_words(None)
+    ('about 8 s left', 'about 2 min left', 'about 2.1 h left', '')
+    """
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"about {math.ceil(seconds)} s left"
+    if seconds < 90 * 60:
+        return f"about {math.ceil(seconds / 60)} min left"
+    return f"about {math.ceil(seconds / 360) / 10:g} h left"

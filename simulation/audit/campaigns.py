@@ -67,24 +67,16 @@ class Campaigns:
 
     The ledger is made once for each world and copied for each run, which resumes it. Every run draws
     its own noise from the operating system.
-
-    Args:
-        place: an empty folder.
-        mechanism: of the campaign; for an interactive one that of the second round.
-        queries: covered by the budget: this many answers at full cost.
-        delta: at which the campaign promises its epsilon.
-        spare: the public set has so many times the queries of the budget.
-        opener: opens a ledger.
     """
 
     def __init__(
         self,
         place: Path,
-        mechanism: Mechanism,
+        mechanism: Mechanism,  # of the campaign; for an interactive one that of the second round
         *,
-        queries: int,
-        delta: float,
-        spare: int = _SPARE,
+        queries: int,  # covered by the budget: this many answers at full cost
+        delta: float,  # at which the campaign promises its epsilon
+        spare: int = _SPARE,  # the public set has so many times the queries of the budget
         opener: Callable[[Path], Ledger] = Ledger.open,
     ) -> None:
         self._place = place
@@ -145,32 +137,19 @@ class Campaigns:
 
 
 def audit_campaign(
-    mechanism: Mechanism,
+    mechanism: Mechanism,  # of the campaigns; for an interactive one that of the second round
     *,
-    queries: int,
-    runs: int,
-    delta: float,
+    queries: int,  # covered by the budget: this many answers at full cost
+    runs: int,  # campaigns that count, in each of two worlds
+    delta: float,  # at which epsilon is claimed and bounded
     confidence: float,
-    pairs: Sequence[Pair] | None = None,
-    votes: int | None = None,
-    spare: int = _SPARE,
+    pairs: Sequence[Pair] | None = None,  # neighbours to choose from; default: all of them
+    votes: int | None = None,  # k, reached by one unit; default: the mechanism's own
+    spare: int = _SPARE,  # the public set has so many times the queries of the budget
     opener: Callable[[Path], Ledger] = Ledger.open,
-    progress: Progress = lambda *_: None,
+    progress: Progress = lambda *_: None,  # called with campaigns run and campaigns in all
 ) -> Audit:
-    """Attack whole campaigns of a mechanism; the claim is their privacy statement.
-
-    Args:
-        mechanism: of the campaigns; for an interactive one that of the second round.
-        queries: covered by the budget: this many answers at full cost.
-        runs: campaigns that count, in each of two worlds.
-        delta: at which epsilon is claimed and bounded.
-        confidence: with which the lower bounds hold.
-        pairs: neighbours to choose from; default: all of them.
-        votes: k, reached by one unit; default: the mechanism's own.
-        spare: the public set has so many times the queries of the budget.
-        opener: opens a ledger.
-        progress: called with campaigns run and campaigns in all.
-    """
+    """Attack whole campaigns of a mechanism; the claim is their privacy statement."""
     reach = mechanism.votes_per_unit if votes is None else votes
     pairs = distinguishing_pairs(mechanism, reach, queries) if pairs is None else pairs
     with scratch_folder() as scratch:

@@ -18,8 +18,8 @@ from aggregator_server.campaign.capped import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from aggregator_server.results.statement import privacy_statement
-from pate.auditing.canary import canary_lower_bound, guess_from_labels
 from pate.auditing.harness import Audit, Progress
+from pate.auditing.intervals import canary_lower_bound, guess_from_labels
 from pate.campaign.parameters import Parameters
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec, new_campaign_id
@@ -32,7 +32,7 @@ from pate.noise.exact import SystemNoise
 from pate.votes import Histogram
 from simulation.audit.campaigns import scratch_folder
 from simulation.datasets import deal, digits
-from simulation.party import open_ensemble, party_home
+from simulation.parties import open_ensemble, party_home
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,29 +51,19 @@ _RECORDS = 8
 
 @dataclass(frozen=True)
 class Planting:
-    """One campaign with canaries. Omitted parameters of the mechanism follow from the teachers.
+    """One campaign with canaries. Omitted parameters of the mechanism follow from the teachers."""
 
-    Attributes:
-        aggregator: ``lnmax``, ``gnmax`` or ``confident-gnmax``.
-        canaries: m, and as many public queries, all covered by the budget.
-        guesses: r of them, fixed in advance.
-        parties: number of parties.
-        teachers: of each party.
-        delta: at which epsilon is claimed and bounded.
-        confidence: with which the lower bound holds.
-        parameters: of the mechanism, by the names of the campaign's specification.
-        copies: number of parties that an included canary is planted at. The claim is for a patient of
-            one party, so more than 1 is a violation, which an audit should detect.
-    """
-
-    aggregator: str
-    canaries: int
+    aggregator: str  # ``lnmax``, ``gnmax`` or ``confident-gnmax``
+    canaries: int  # m, and as many public queries, all covered by the budget
     guesses: int
     parties: int
     teachers: int
-    delta: float
+    delta: float  # at which epsilon is claimed and bounded
     confidence: float
+    # of the mechanism, by the names of the campaign's specification
     parameters: tuple[tuple[str, Fraction], ...] = ()
+    # number of parties that an included canary is planted at. The claim is for a patient of one
+    # party, so more than 1 is a violation, which an audit should detect
     copies: int = 1
 
     def __post_init__(self) -> None:
@@ -92,9 +82,7 @@ class Planting:
 def audit_canaries(planting: Planting, progress: Progress = lambda *_: None) -> Audit:
     """Run one campaign on scikit-learn's digits, and guess from its labels which canaries were in.
 
-    Args:
-        planting: the campaign and its canaries.
-        progress: called with parties trained and parties in all.
+    ``progress``: called with parties trained and parties in all.
     """
     dealt = deal(digits(), planting.parties, public=planting.canaries, test=0)
     classes = len(dealt.public.classes)

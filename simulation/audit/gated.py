@@ -14,14 +14,14 @@ import numpy as np
 
 from aggregator_server.campaign.gated import batch_of, bound_of, labels_behind
 from pate.accounting.bounds.theorem6_plus import Table
-from pate.accounting.publishing.gate import GateParameters
+from pate.accounting.gate import GateParameters
 from pate.accounting.units import Neighbours
 from pate.auditing.harness import Audit, Claim, Progress, Subject, audit
 from pate.auditing.neighbours import Pair
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
-    from pate.accounting.publishing.nearby import Bound
+    from pate.accounting.nearby import Bound
     from pate.auditing.harness import Runs
     from pate.mechanisms import GNMax
     from pate.mechanisms.contract import Votes
@@ -34,18 +34,11 @@ _STEP: Final = 50
 
 @dataclass(frozen=True)
 class Gated:
-    """A gate, the mechanism behind it, and a batch that has one probe and many like queries.
-
-    Attributes:
-        mechanism: GNMax, with the votes of a unit.
-        queries: of the batch, 2 or more.
-        epsilon: of the gate at ``delta``.
-        delta: failure probability.
-    """
+    """A gate, the mechanism behind it, and a batch that has one probe and many like queries."""
 
     mechanism: GNMax
     queries: int
-    epsilon: float
+    epsilon: float  # of the gate at ``delta``
     delta: float
 
     def __post_init__(self) -> None:
@@ -117,22 +110,14 @@ def _pair(probe: int, others: int, reach: int, floor: int, name: str) -> Pair:
 
 
 def audit_gated(
-    gated: Gated,
+    gated: Gated,  # the target; its claim is that of the gate
     noise: Noise,
     *,
-    runs: int,
+    runs: int,  # batches that count, in each of two worlds
     confidence: float,
-    progress: Progress = lambda *_: None,
+    progress: Progress = lambda *_: None,  # called with runs done and runs in all
 ) -> Audit:
-    """Attack a gate and the labels behind it.
-
-    Args:
-        gated: the target; its claim is that of the gate.
-        noise: the production source.
-        runs: batches that count, in each of two worlds.
-        confidence: with which the lower bound holds.
-        progress: called with runs done and runs in all.
-    """
+    """Attack a gate and the labels behind it."""
     unit = Neighbours(gated.mechanism.votes_per_unit)
     subject = Subject(
         name=f"gated {gated.mechanism.name}",

@@ -53,9 +53,7 @@ def record_pairs(code: Code, votes: int) -> tuple[Pair, ...]:
     Files of the same records in another order are the same, so the unit is first in one and last in
     the other.
 
-    Args:
-        code: where records vote, and what they say.
-        votes: k, most votes of one unit.
+    ``code``: where records vote, and what they say.
     """
     dense = code.name == DENSE
     far, step = (_AMONG, 1 / 1024) if dense else (_FAR, 1)

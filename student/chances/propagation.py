@@ -2,7 +2,7 @@
 
 1. The public images are described twice, by scattering and by gradients: fixed features, their
   principal directions in the public set, each scaled so that strong ones do not dominate weak ones.
-  Where an invariant space suits the public set (:mod:`pate.features.invariant`), it is the only
+  Where an invariant space suits the public set (:mod:`pate.features.fitted`), it is the only
   description, since both others are weaker.
 2. The labels spread over the graphs of nearest neighbours of both.
 3. A kernel machine for each learns the graphs' result; together they predict every image without

@@ -1,6 +1,6 @@
 """Class probabilities of public rows from teachers' votes in one release, whose noise is known.
 
-Of arrays (:mod:`pate.features.axes`) the mean S / M has noise of a known variance v on each number. In the
+Of arrays (:mod:`pate.features.dense`) the mean S / M has noise of a known variance v on each number. In the
 eigenvectors of H, the public rows' second moments, what is there without noise has the variance s^2 h^(1/2)
 if the weights of an answer have s^2. The s^2 with which the released numbers are most likely is taken, and
 the best estimate shrinks each number by s^2 h^(1/2) / (s^2 h^(1/2) + v). The answer's level is shrunk to
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.codes import AXES, GRID, code_of
-from pate.features.axes import LEVEL, Axes
+from pate.features.dense import LEVEL, Axes
 from pate.features.space import space_over
 from pate.rounds.solver import softmax
 from student.chances.cells import LEAST_SHARE

@@ -1,8 +1,9 @@
-"""How good a student is, in Markdown: the sections of its model card that have figures of data."""
+"""How good a student is: sections of its model card with figures of data, and the head for model hubs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import json
+from typing import TYPE_CHECKING, Any, Final
 
 from student.evaluation.evaluate import Evaluation
 from student.evaluation.fairness import widest_gap
@@ -12,6 +13,56 @@ if TYPE_CHECKING:
 
     from student.evaluation.evaluate import AnyEvaluation
     from student.evaluation.fairness import Coverage, Gap, Groups
+
+
+def hub_head(title: str, task: str, evaluation: AnyEvaluation | None) -> str:
+    """Return the YAML head that model hubs read: licence, tags, task and figures.
+
+    Args:
+        title: the student's name, of any characters.
+        task: what hubs call a task, such as ``tabular-classification``.
+        evaluation: the figures on labelled public data, or None.
+    """
+    lines = [
+        "---",
+        "# Replace it by the licence of the model, as your hub writes it.",
+        "license: unknown",
+        "tags:",
+        *(f"- {tag}" for tag in ("pate", "differential-privacy", "federated-learning")),
+        f"pipeline_tag: {task}",
+    ]
+    if evaluation is not None:
+        found = _hub_figures(evaluation.to_json())
+        lines += ["metrics:", *(f"- {name}" for name in found), "model-index:"]
+        lines += [f"- name: {_quoted(title)}", "  results:", "  - task:", f"      type: {task}"]
+        lines += [
+            "    dataset:",
+            f"      name: {_quoted(evaluation.data or 'labelled public data')}",
+        ]
+        lines += ["      type: labelled-public-data", "    metrics:"]
+        for name, value in found.items():
+            lines += [f"    - type: {name}", f"      value: {value:.6g}"]
+    return "\n".join([*lines, "---"])
+
+
+def _hub_figures(told: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures of an ``evaluation.json`` by the names that model hubs have for them."""
+    scores = told.get("scores") or {}
+    found = {
+        "accuracy": told.get("accuracy"),
+        "roc_auc": scores.get("auc", (told.get("macro_auc") or {}).get("value")),
+        "f1": told.get("macro_f1"),
+        "mae": (told.get("mean_absolute_error") or {}).get("value"),
+        "r_squared": (told.get("r2") or {}).get("value"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _quoted(text: str) -> str:
+    """Return a text of any characters as a string of YAML, in one line."""
+    return json.dumps(
+        "".join(mark for mark in text[:500] if mark.isprintable()), ensure_ascii=False
+    )
 
 
 def measured(evaluation: AnyEvaluation | None) -> str:

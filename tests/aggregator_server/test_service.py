@@ -17,7 +17,7 @@ from aggregator_server.student_service import FOLLOWERS, StudentService
 from pate.campaign.choices import Guess
 from pate.errors import PortInUseError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement
-from pate.runtime.tokens import new_token
+from pate.runtime.home import new_token
 from pate.storage.hash_chain import Head
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+#: Read once: a hundred thousand rows.
+STAYS = cache(tables.read_stays)
+
+
 @pytest.fixture
 def files(test_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATE_TEST_DATA", str(test_data))
+    monkeypatch.setattr(tables, "read_stays", STAYS)
 
 
 def sizes(split: Split) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +27,10 @@ from benchmarks.rows import ROWS, Options
 from pate.accounting.gdp import delta_from_epsilon
 from pate.codes import code_of
 from pate.data.values import Dataset, Images, Table
-from pate.errors import UsageError
+from pate.errors import DataError, UsageError
 from pate.runtime.screen import Screen
 from simulation.datasets import digits
+from student.chances.evidence import ONLY_NOISE
 from tests.support.encoders.embedded import embedded_records
 
 SCREEN = Screen("test")
@@ -208,13 +210,52 @@ def test_teachers_learn_what_is_there_to_learn_and_nothing_without_a_budget(tmp_
     assert np.ptp(method.fit(problem, few, 50.0, 0).test) == 0
 
 
+def test_defaults_of_a_comparison_are_no_search_and_what_they_replaced_is_beside_them(
+    tmp_path: Path,
+) -> None:
+    problem, usual = (
+        tiny(),
+        {each.name: each for each in votes.methods(COMPARISON, tmp_path, SCREEN)},
+    )
+    assert [len(each.settings(problem)) for each in usual.values()] == [1, 1, 2, 4]
+    assert not usual["records"].widens
+    assert not usual["teachers"].widens
+    once = [
+        votes.options_of_records(problem, each, 1.0)
+        for each in usual["records-once"].settings(problem)
+    ]
+    assert [(each.code, each.answer, each.delta) for each in once] == [
+        ("nearest", None, 0.0), ("dense-128", "class", DELTA),
+    ]  # fmt: skip
+    assert all("release" not in each for each in usual["teachers-labels"].settings(problem))
+    pictures = replace(problem, split=Split(bars(40, 1), bars(30, 2), bars(20, 3), ""))
+    assert [usual[name].settings(pictures) for name in ("records", "teachers")] == [
+        [{"code": "nearest", "student": "auto"}], [{"aggregator": "confident-gnmax"}],
+    ]  # fmt: skip
+
+
 def test_teachers_of_arrays_learn_with_numbers_by_rule(tmp_path: Path) -> None:
     problem, method = tiny(), votes.teachers(COMPARISON, tmp_path, SCREEN)
-    setting = method.settings(problem)[-1]
+    (setting,) = method.settings(problem)
     assert setting == {"aggregator": "gnmax", "release": "arrays"}
     made = method.fit(problem, setting, 20.0, 0)
     assert measure.auc(made.test, problem.split.test.labels) > 0.8
     assert made.guarantee["epsilon"] <= 20.0
+
+
+@pytest.mark.parametrize("why", [ONLY_NOISE, "the disk is gone"])
+def test_a_campaign_of_noise_only_has_no_student_and_other_errors_are_errors(
+    why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(*_: object, **__: object) -> None:
+        raise DataError(why)
+
+    monkeypatch.setattr(votes, "train", train)
+    problem, method = tiny(), votes.teachers(COMPARISON, tmp_path, SCREEN)
+    with nullcontext() if why == ONLY_NOISE else pytest.raises(DataError, match=why):
+        made = method.fit(problem, {"aggregator": "gnmax", "release": "arrays"}, 1.0, 0)
+        assert np.ptp(made.test) == 0
+        assert made.cost.exchanges > 0
 
 
 def test_a_cost_is_the_largest_of_any_party_and_the_server_has_the_rest() -> None:

@@ -29,7 +29,9 @@ def test_the_two_commands_exist() -> None:
     assert "make demo" in README
     assert "make test" in README
     assert "\ndemo: $(VENV)/.installed\n\t$(BIN)/pate demo\n" in makefile
-    assert "\ntest: $(VENV)/.tools\n\t$(BIN)/python -m pytest --numprocesses 6 " in makefile
+    assert (
+        "\ntest: $(VENV)/.tools\n\t$(BIN)/python -m pytest --numprocesses $(PROCESSES) " in makefile
+    )
 
 
 def test_its_pictures_exist_in_light_and_dark() -> None:

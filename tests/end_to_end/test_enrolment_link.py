@@ -33,15 +33,15 @@ from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from typer.testing import CliRunner
 
-from aggregator_server.exchange.wire import GONE, Arrival
+from aggregator_server.exchange.carrier import GONE, Arrival
 from aggregator_server.flower.deployment import Deployment
 from aggregator_server.flower.internals import ControlClient, ListNodesRequest, RegisterNodeRequest
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
 from party.cli.main import app as pate_party
 from party.flower.client_app import make_client_app
-from party.flower.connection import Connection
-from party.flower.supernode import UntrustedServerError
+from party.flower.connection import Connection, Timeouts
+from party.flower.supernode import Server, UntrustedServerError
 from party.identity.enrolment import Enrolment, enrol
 from pate.errors import PateError, RefusedError
 from pate.formats.enrolment import node_key
@@ -102,12 +102,11 @@ def party(
         return b"echo " + body
 
     connection = Connection(
-        server,
+        Server(server, ca),
         make_client_app(answer),
         home,
-        root_certificates=ca,
         node_key=node_key,
-        refusal_patience=patience,
+        timeouts=Timeouts(refusal=patience),
         on_event=events.append,
     )
     return Party(connection, heard, events)
@@ -138,16 +137,16 @@ class Link:
     def names(self) -> list[str]:
         """The parties that are connected."""
         names = self.deployment.names
-        return sorted(names[node] for node in self.deployment.wire.nodes() if node in names)
+        return sorted(names[node] for node in self.deployment.carrier.nodes() if node in names)
 
     def node(self, name: str) -> int:
         [node] = [n for n, known in self.deployment.names.items() if known == name]
         return node
 
     def ask(self, body: bytes) -> list[Arrival]:
-        for node in self.deployment.wire.nodes():
-            self.deployment.wire.send(node, body)
-        return collect(self.deployment.wire, len(self.deployment.wire.nodes()))
+        for node in self.deployment.carrier.nodes():
+            self.deployment.carrier.send(node, b"digest", body)
+        return collect(self.deployment.carrier, len(self.deployment.carrier.nodes()))
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +210,7 @@ def test_outsiders_are_refused_and_hear_nothing(link: Link, tmp_path: Path) -> N
         assert "\n" not in str(error)
         assert outsider.heard == []
     assert link.names() == ["a", "b"]
-    assert len(link.deployment.wire.nodes()) == 2
+    assert len(link.deployment.carrier.nodes()) == 2
     assert not [event for event in link.events if "cannot apply" in event]
 
 
@@ -287,10 +286,10 @@ def test_whom_another_user_of_this_machine_lets_in_is_asked_nothing_and_shut_out
             contextlib.suppress(httpx.HTTPStatusError),
         ):  # shut out already
             fleet.ActivateNode(ActivateNodeRequest(public_key=pem, heartbeat_interval=30))
-        assert node not in link.deployment.wire.nodes()
+        assert node not in link.deployment.carrier.nodes()
         assert node not in link.deployment.names
-        handle = link.deployment.wire.send(node, b"a signed request")
-        assert link.deployment.wire.receive() == [Arrival(handle, node, None, GONE)]
+        link.deployment.carrier.send(node, b"digest", b"a signed request")
+        assert link.deployment.carrier.receive() == [Arrival(node, b"digest", None, GONE)]
         until(
             lambda: (
                 not [
@@ -348,10 +347,10 @@ def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) 
     began = time.monotonic()
     until(lambda: link.names() == ["a"], "b is shut out", 20)
     assert time.monotonic() - began < 5
-    assert link.deployment.wire.nodes() == {link.node("a")}
-    handle = link.deployment.wire.send(node, b"for b")
-    [arrival] = collect(link.deployment.wire, 1)
-    assert (arrival.handle, arrival.failure) == (handle, GONE)
+    assert link.deployment.carrier.nodes() == {link.node("a")}
+    link.deployment.carrier.send(node, b"digest", b"for b")
+    [arrival] = collect(link.deployment.carrier, 1)
+    assert (arrival.digest, arrival.failure) == (b"digest", GONE)
     # Its SuperNode is refused at its next poll, and ends.
     until(lambda: any("connection" in event for event in link.parties["b"].events), "b ends", 30)
     assert link.parties["b"].heard == before

@@ -16,7 +16,7 @@ import party.cli.main
 from aggregator_server.results.report import describe, verify
 from party.ledger.ledger import PartyLedger
 from pate.runtime.child import free_port
-from tests.support.world.commands import Campaign, signals_restored
+from tests.support.world.commands import DirectCampaign, signals_restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,7 +206,7 @@ def test_a_key_that_no_option_has(
 @pytest.mark.slow
 def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
     """One server meets, in turn, its own double, a wrong public set, and two class lists."""
-    with Campaign(tmp_path, sites) as campaign:
+    with DirectCampaign(tmp_path, sites) as campaign:
         server = campaign.serve(
             sites.public(600, 60), "--aggregator", "gnmax", "--sigma2", "1", parties="2"
         )
@@ -253,7 +253,7 @@ def test_a_policy_that_refuses_once_the_noise_is_known(sites: Sites, tmp_path: P
     """Joining is allowed, since nothing is known of noise then; voting is not."""
     policy = tmp_path / "policy.toml"
     policy.write_text("least_sigma = 1000\n")
-    with Campaign(tmp_path / "campaign", sites) as campaign:
+    with DirectCampaign(tmp_path / "campaign", sites) as campaign:
         server = campaign.serve(
             sites.public(600, 60), "--aggregator", "gnmax", "--sigma2", "2", parties="1"
         )

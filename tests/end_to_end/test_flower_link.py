@@ -23,14 +23,14 @@ from flwr.clientapp import ClientApp
 from flwr.supercore.inflatable.inflatable_object import add_header_to_object_body
 from flwr.superlink.main import create_app
 
-from aggregator_server.exchange.wire import LOST, UNREADABLE, Arrival, Wire
+from aggregator_server.exchange.carrier import LOST, UNREADABLE, Arrival, Carrier
+from aggregator_server.flower.carrier import GridCarrier
 from aggregator_server.flower.deployment import Deployment
 from aggregator_server.flower.fleet.filter import FLEET_ROUTES
 from aggregator_server.flower.grid import Session
 from aggregator_server.flower.internals import codeless_fab, make_fab, start_run
-from aggregator_server.flower.wire import GridWire
 from party.flower.client_app import make_client_app
-from party.flower.connection import Connection
+from party.flower.connection import Connection, Timeouts
 from party.flower.supernode import Server
 from pate.errors import PortInUseError, UnreachableError
 from pate.runtime.child import free_port
@@ -72,7 +72,7 @@ class Party:
 def party(server: str, home: Path, app: ClientApp | None = None) -> Party:
     events: list[str] = []
     app = make_client_app(answer) if app is None else app
-    connection = Connection(server, app, home, on_event=events.append)
+    connection = Connection(Server(server), app, home, on_event=events.append)
     return Party(home, connection, events)
 
 
@@ -86,8 +86,8 @@ class Link:
     parties: list[Party]
 
     @property
-    def wire(self) -> Wire:
-        return self.deployment.wire
+    def wire(self) -> Carrier:
+        return self.deployment.carrier
 
     def connected(self, count: int) -> frozenset[int]:
         until(lambda: len(self.wire.nodes()) == count, f"{count} parties connected")
@@ -95,13 +95,15 @@ class Link:
 
     def ask(self, *bodies: bytes) -> list[Arrival]:
         """Send each body to each party and wait for all that comes back."""
-        sent = [self.wire.send(node, body) for body in bodies for node in self.wire.nodes()]
+        sent = [(node, body) for body in bodies for node in self.wire.nodes()]
+        for node, body in sent:
+            self.wire.send(node, body, body)
         arrivals = collect(self.wire, len(sent))
-        assert sorted(a.handle for a in arrivals) == sorted(sent)
+        assert sorted((a.node, a.digest) for a in arrivals) == sorted(sent)
         return arrivals
 
 
-def collect(wire: Wire, count: int) -> list[Arrival]:
+def collect(wire: Carrier, count: int) -> list[Arrival]:
     arrivals: list[Arrival] = []
 
     def all_here() -> bool:
@@ -125,7 +127,7 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
         finally:
             for each in parties:
                 each.stop()
-        assert deployment.wire.nodes() == frozenset()
+        assert deployment.carrier.nodes() == frozenset()
     # Nothing is left behind: neither a process nor a secret.
     assert not list(home.rglob("*.secret"))
 
@@ -253,9 +255,9 @@ def test_code_of_a_run_is_never_run_at_a_party(link: Link, tmp_path: Path) -> No
     )
     insider = Session(superlink.address, superlink.secret, fab)
     try:
-        wire = GridWire(insider.grid)
+        wire = GridCarrier(insider.grid)
         for node in wire.nodes():
-            wire.send(node, b"hello")
+            wire.send(node, b"digest", b"hello")
         arrivals = collect(wire, 2)
     finally:
         insider.close()
@@ -272,10 +274,11 @@ def test_a_killed_superlink_is_replaced_and_the_parties_come_back(link: Link) ->
     before = link.connected(2)
     first = link.deployment.superlink_pid
     assert first is not None
-    sent = [link.wire.send(node, b"under way") for node in before]
+    for node in before:
+        link.wire.send(node, b"digest", b"under way")
     os.kill(first, signal.SIGKILL)
     lost = collect(link.wire, 2)
-    assert sorted(a.handle for a in lost) == sorted(sent)
+    assert {(a.node, a.digest) for a in lost} == {(node, b"digest") for node in before}
     assert {a.failure for a in lost} == {LOST}
     after = link.connected(2)
     assert not before & after, "a SuperLink that forgets everything knows no node of before"
@@ -292,9 +295,10 @@ def test_children_end_with_the_process_that_started_them(tmp_path: Path) -> None
         from aggregator_server.flower.deployment import Deployment
         from party.flower.client_app import make_client_app
         from party.flower.connection import Connection
+        from party.flower.supernode import Server
         home = Path({str(tmp_path)!r})
         with Deployment(home / "server") as deployment:
-            party = Connection(deployment.address, make_client_app(bytes), home / "party")
+            party = Connection(Server(deployment.address), make_client_app(bytes), home / "party")
             threading.Thread(target=party.run, args=(lambda: False,), daemon=True).start()
             while party.supernode_pid is None:
                 time.sleep(0.01)
@@ -324,7 +328,11 @@ def test_a_server_that_is_not_there_is_waited_for_and_then_given_up(tmp_path: Pa
         Server(nowhere).probe()
     events: list[str] = []
     connection = Connection(
-        nowhere, make_client_app(answer), tmp_path, max_wait=2.0, on_event=events.append
+        Server(nowhere),
+        make_client_app(answer),
+        tmp_path,
+        timeouts=Timeouts(server=2.0),
+        on_event=events.append,
     )
     with pytest.raises(UnreachableError, match="gave up after"):
         connection.run(lambda: False)

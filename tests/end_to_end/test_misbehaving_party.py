@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from aggregator_server.results.report import entries, verify
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
+from party.flower.supernode import Server
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
 from pate.noise.exact import SystemNoise
@@ -54,9 +55,9 @@ class Rogue:
             home=self.home, site=site(self.home), noise=SystemNoise(),
         )  # fmt: skip
         connection = (
-            Connection(self.server, make_client_app(self._handle), self.home / "flower")
+            Connection(Server(self.server), make_client_app(self._handle), self.home / "flower")
             if self.flower
-            else DirectConnection(self.server, self._handle, self.home)
+            else DirectConnection(Server(self.server), self._handle, self.home)
         )
         self._thread = threading.Thread(target=connection.run, args=(self.leave.is_set,))
         self._thread.start()

@@ -33,7 +33,7 @@ from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.units import Neighbours
 from pate.data.read import read_inputs
 from pate.errors import PateError
-from pate.runtime.tokens import STUDENT_TOKEN
+from pate.runtime.home import STUDENT_TOKEN
 from simulation.programs import Program, until
 from tests.support.processes import searching
 from tests.support.processes.searching import Secret, files_of, found

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from aggregator_server.results.report import entries
 from pate.formats.labels import LabelSet
-from tests.support.world.commands import Campaign
+from tests.support.world.commands import Campaign, DirectCampaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ def test_every_round_after_the_first_had_the_students_predictions(played: Played
 def test_few_labels_are_said_on_each_screen(sites: Sites, tmp_path: Path) -> None:
     from student.cli import app
 
-    with Campaign(tmp_path, sites) as campaign:
+    with DirectCampaign(tmp_path, sites) as campaign:
         public = sites.public(300, 60)
         server = campaign.serve(
             public, "--aggregator", "gnmax", "--epsilon", "8", parties="north,south"

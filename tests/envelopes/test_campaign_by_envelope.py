@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aggregator_server.envelopes import wire as files_wire
-from aggregator_server.envelopes.out import in_words
+from aggregator_server.exchange import folders
+from aggregator_server.exchange.envelope import in_words
 from pate.envelopes.file import write as write_envelope
 from tests.support.world.envelopes import NAMES, Play, StuckError
 from tests.support.world.in_process import Killed
@@ -24,15 +24,15 @@ def play(tmp_path: Path) -> Play:
 
 
 def seldom(play: Play) -> Callable[[], bool]:
-    """Return a courier that comes each sixth time: in between the server gives up, and starts again."""
+    """Return a carrier that comes each sixth time: in between the server gives up, and starts again."""
     turns = 0
 
-    def courier() -> bool:
+    def carrier() -> bool:
         nonlocal turns
         turns += 1
         return play.carry() if turns % 6 == 5 else False
 
-    return courier
+    return carrier
 
 
 def test_five_parties_vote_through_files_only(play: Play) -> None:
@@ -69,7 +69,7 @@ def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
     play = Play(tmp_path, **MASKED)
     late: dict[str, bytes] = {}
 
-    def courier() -> bool:
+    def carrier() -> bool:
         masked = any("round-3" in name for name in play.files)
         if masked and not late and (path := play.outgoing("d")) is not None:
             done = play.answer(path, "d", play.root)
@@ -82,7 +82,7 @@ def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
             (play.folder / "in" / name).write_bytes(content)
         return True
 
-    play.courier = courier
+    play.carrier = carrier
     play.serve()
     assert play.responders() == ("a", "b", "c", "e")
     assert any("came too late" in line for line in play.lines.said)
@@ -93,7 +93,7 @@ def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
 
 def test_a_server_that_starts_again_goes_on_with_the_same_masked_sum(tmp_path: Path) -> None:
     play = Play(tmp_path, **MASKED)
-    play.courier = seldom(play)
+    play.carrier = seldom(play)
     for _ in range(30):
         try:
             play.serve()
@@ -106,12 +106,12 @@ def test_a_server_that_starts_again_goes_on_with_the_same_masked_sum(tmp_path: P
 
 
 def test_a_lost_envelope_is_a_dropout_once_the_step_is_closed(play: Play) -> None:
-    def courier() -> bool:
+    def carrier() -> bool:
         if play.carry(without=["d"] if voting(play) else []):
             return True
         return bool(voting(play) and play.close_step())
 
-    play.courier = courier
+    play.carrier = carrier
     play.serve()
     assert play.responders() == ("a", "b", "c", "e")
 
@@ -122,7 +122,7 @@ def voting(play: Play) -> bool:
 
 
 def test_without_closing_the_server_waits(play: Play) -> None:
-    play.courier = lambda: play.carry(without=["d"])
+    play.carrier = lambda: play.carry(without=["d"])
     with pytest.raises(StuckError):
         play.serve()
 
@@ -130,7 +130,7 @@ def test_without_closing_the_server_waits(play: Play) -> None:
 def test_an_answer_after_the_step_was_closed_changes_nothing(play: Play) -> None:
     late: dict[str, bytes] = {}
 
-    def courier() -> bool:
+    def carrier() -> bool:
         if voting(play) and not late and (path := play.outgoing("d")) is not None:
             # Answered in time, and under way for too long.
             done = play.answer(path, "d", play.root)
@@ -143,11 +143,11 @@ def test_an_answer_after_the_step_was_closed_changes_nothing(play: Play) -> None
             (play.folder / "in" / name).write_bytes(content)
         return True
 
-    play.courier = courier
+    play.carrier = carrier
     play.serve()
     assert play.responders() == ("a", "b", "c", "e")
     assert any("came too late" in line for line in play.lines.said)
-    (found,) = [each for each in play.wire()._store.envelopes() if each.state == "late"]
+    (found,) = [each for each in play.folders().store.envelopes() if each.state == "late"]
     assert (found.party, found.number) == ("d", 2)
     assert in_words(found.facts()).endswith("too late: the answer is refused permanently")
 
@@ -155,7 +155,7 @@ def test_an_answer_after_the_step_was_closed_changes_nothing(play: Play) -> None
 def test_a_step_ends_at_the_date_of_its_envelopes(play: Play) -> None:
     play.days = 2.5
 
-    def courier() -> bool:
+    def carrier() -> bool:
         if play.carry(without=["b"] if voting(play) else []):
             return True
         if not voting(play) or play.now.day > 1:
@@ -163,7 +163,7 @@ def test_a_step_ends_at_the_date_of_its_envelopes(play: Play) -> None:
         play.now += timedelta(days=2.6)
         return True
 
-    play.courier = courier
+    play.carrier = carrier
     play.serve()
     assert play.responders() == ("a", "c", "d", "e")
     assert any("b: no answer until the date" in line for line in play.lines.said)
@@ -184,7 +184,7 @@ def test_some_are_online_and_the_others_come_by_envelope(play: Play) -> None:
 
 def test_a_server_that_starts_again_asks_nothing_twice(play: Play) -> None:
     """Its files are lost in between, in both folders: they come again, as they were."""
-    play.courier = seldom(play)
+    play.carrier = seldom(play)
     for _ in range(20):
         try:
             play.serve()
@@ -196,7 +196,7 @@ def test_a_server_that_starts_again_asks_nothing_twice(play: Play) -> None:
     assert {name.split(".")[1] for name in play.files} == {"round-1", "round-2", "round-3"}
 
 
-def test_a_courier_may_take_a_file_as_soon_as_it_appears(
+def test_a_carrier_may_take_a_file_as_soon_as_it_appears(
     play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It moves files, and does not copy them: the server needs none of them again."""
@@ -207,15 +207,15 @@ def test_a_courier_may_take_a_file_as_soon_as_it_appears(
         write(path, *content)
         path.rename(bag / path.name)
 
-    def courier() -> bool:
+    def carrier() -> bool:
         carried = sorted(bag.iterdir())
         for path in carried:
             play.answer(path, path.stem.rpartition(".for-")[2])
             path.unlink()
         return bool(carried)
 
-    monkeypatch.setattr(files_wire, "write", taken)
-    play.courier = courier
+    monkeypatch.setattr(folders, "write", taken)
+    play.carrier = carrier
     play.serve()
     assert play.responders() == NAMES
 
@@ -232,7 +232,7 @@ def test_what_is_answered_while_the_server_is_dead_counts(
             dead.add(path.name)
             raise Killed
 
-    monkeypatch.setattr(files_wire, "write", died)
+    monkeypatch.setattr(folders, "write", died)
     for _ in range(30):
         try:
             play.serve()

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from aggregator_server.envelopes.store import FILE, Store
+from aggregator_server.exchange.store import FILE, Store
 from party.cli.main import app
 from party.identity.keys import identity_key, new_sealing_key, sealing_key
 from pate.envelopes.file import opened
 from pate.errors import RefusedError
 from pate.formats.enrolment import SealingKey
-from pate.masking.ahead.roster import sign_sealing
+from pate.masking.ahead.bundle import sign_sealing
 from pate.masking.keys import KeyPair
 from pate.runtime.command import program_of
 from protos.envelopes import read_requests
@@ -84,7 +84,7 @@ def test_a_party_with_a_new_sealing_key_is_asked_again(tmp_path: Path) -> None:
 def test_a_server_that_starts_again_asks_the_same(tmp_path: Path) -> None:
     """Its list of parties has changed meanwhile; what the first envelopes ask has not."""
     play = Play(tmp_path, **MASKED).enrol()
-    play.courier = lambda: False
+    play.carrier = lambda: False
     with pytest.raises(StuckError):
         play.serve()
     play.carry(without=["e"])
@@ -94,7 +94,7 @@ def test_a_server_that_starts_again_asks_the_same(tmp_path: Path) -> None:
     identity, key = identity_key(play.home("e")), KeyPair(new_sealing_key(play.home("e"))).public
     learnt = SealingKey(key, sign_sealing("e", identity, key))
     play.identities.registry.seal("e", identity.public_key().public_bytes_raw(), learnt)
-    play.courier = play.carry
+    play.carrier = play.carry
     play.serve()
     assert play.responders() == NAMES
     assert asked(play) == [FEWEST[0], ("ask_bundles",), *FEWEST[1:]]
@@ -103,12 +103,13 @@ def test_a_server_that_starts_again_asks_the_same(tmp_path: Path) -> None:
 def test_closing_leaves_the_first_envelopes_open(tmp_path: Path) -> None:
     """They are always waited for, whatever else is in them."""
     play = Play(tmp_path, **MASKED).enrol()
-    play.courier = lambda: False
+    play.carrier = lambda: False
     with pytest.raises(StuckError):
         play.serve()
     assert play.close_step() == []
-    assert Store(play.path.parent / FILE).closed() == set()
-    play.courier = play.carry
+    names = {name for name, _ in Store(play.path.parent / FILE).waiting()}
+    assert names == set(NAMES)
+    play.carrier = play.carry
     play.serve()
     assert asked(play) == FEWEST
 
@@ -130,7 +131,7 @@ def test_a_key_that_its_party_did_not_sign_costs_the_saving_only(tmp_path: Path)
 def test_a_first_envelope_that_comes_again_gives_the_same_bundles(tmp_path: Path) -> None:
     """The same file, and a party without what it answered: the same bytes, and no second bundle."""
     play = Play(tmp_path, **MASKED).enrol()
-    play.courier = lambda: False
+    play.carrier = lambda: False
     with pytest.raises(StuckError):
         play.serve()
     path = play.outgoing("a")
@@ -142,7 +143,7 @@ def test_a_first_envelope_that_comes_again_gives_the_same_bundles(tmp_path: Path
     assert len(play.ledger("a").bundles()) == 1
     shutil.rmtree(play.home("a") / "envelopes")
     (play.folder / "in" / first.path.name).write_bytes(sent)
-    play.courier = play.carry
+    play.carrier = play.carry
     play.serve()
     assert play.responders() == NAMES
     assert len(play.ledger("a").bundles()) == 1
@@ -152,7 +153,7 @@ def test_a_new_sealing_key_between_keys_and_votes_is_a_dropout(tmp_path: Path) -
     """By the command. Shares for the old key do not open any more; the others are in the sum."""
     play = Play(tmp_path, **MASKED).enrol()
 
-    def courier() -> bool:
+    def carrier() -> bool:
         late = any("round-2" in name for name in play.files)
         if late and not rotated:
             run = CliRunner().invoke(
@@ -169,7 +170,7 @@ def test_a_new_sealing_key_between_keys_and_votes_is_a_dropout(tmp_path: Path) -
         return play.carry(without=["d"] if late else []) or (late and bool(play.close_step()))
 
     rotated: list[str] = []
-    play.courier = courier
+    play.carrier = carrier
     play.serve()
     assert play.responders() == ("a", "b", "c", "e")
     assert rotated == [KeyPair(sealing_key(play.home("d"))).public.hex()]

@@ -19,7 +19,7 @@ from tests.support.world.envelopes import NAMES, Play, StuckError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator_server.envelopes.out import Out
+    from aggregator_server.exchange.envelope import Out
 
 
 @pytest.fixture
@@ -29,10 +29,10 @@ def play(tmp_path: Path) -> Play:
 
 
 def waiting_for_d(play: Play) -> Play:
-    play.courier = lambda: play.carry(without=["d"] if votes_are_out(play) else [])
+    play.carrier = lambda: play.carry(without=["d"] if votes_are_out(play) else [])
     with pytest.raises(StuckError):
         play.serve()
-    play.courier = lambda: False
+    play.carrier = lambda: False
     assert {each.party for each in last(play) if each.state == "waiting"} == {"d"}
     return play
 
@@ -42,7 +42,7 @@ def votes_are_out(play: Play) -> bool:
 
 
 def last(play: Play) -> list[Out]:
-    return play.wire()._store.newest()
+    return play.folders().store.newest()
 
 
 def answer_of_d(play: Play) -> Path:
@@ -58,8 +58,8 @@ def bring(play: Play, path: Path) -> None:
 
 def look_twice(play: Play) -> None:
     """Have the server look into its inbox: what it refuses and does not change is said then."""
-    wire = play.wire()
-    assert wire.receive() == wire.receive() == []
+    files = play.folders()
+    assert files.receive() == files.receive() == []
 
 
 @pytest.mark.parametrize("closed_first", [False, True])
@@ -113,10 +113,10 @@ def test_what_this_server_cannot_judge_yet_is_not_cut_off(tmp_path: Path) -> Non
         raise StateError("the list of parties is locked")
 
     play.enrolled = unreadable
-    wire = play.wire()
+    files = play.folders()
     for _ in range(3):
-        assert wire.receive() == []
-    assert [each.state for each in wire._store.newest() if each.party == "d"] == ["closing"]
+        assert files.receive() == []
+    assert [each.state for each in files.store.newest() if each.party == "d"] == ["closing"]
     play.enrolled = lambda: keys
     play.serve()
     assert play.responders() == NAMES
@@ -127,17 +127,17 @@ def test_half_an_answer_at_the_end_of_the_wait_is_no_answer(play: Play) -> None:
     path = play.folder / "in" / "half.pate"
     path.write_bytes(whole[:-100])
     play.close_step()
-    wire = play.wire()
-    wire.receive()
+    files = play.folders()
+    files.receive()
     assert not play.complaints()  # it may be growing
-    wire.receive()
+    files.receive()
     (line,) = play.complaints()
     assert "half.pate" in line
     assert "not as long as its manifest says" in line
-    assert [each.state for each in wire._store.newest() if each.party == "d"] == ["lost"]
+    assert [each.state for each in files.store.newest() if each.party == "d"] == ["lost"]
     path.write_bytes(whole)
-    wire.receive()
-    (late,) = [each for each in wire._store.newest() if each.party == "d"]
+    files.receive()
+    (late,) = [each for each in files.store.newest() if each.party == "d"]
     assert late.state == "late"
     play.serve()
     assert play.responders() == ("a", "b", "c", "e")
@@ -145,28 +145,28 @@ def test_half_an_answer_at_the_end_of_the_wait_is_no_answer(play: Play) -> None:
 
 def test_an_answer_that_grows_is_taken_when_it_is_whole(play: Play) -> None:
     whole = answer_of_d(play).read_bytes()
-    path, wire = play.folder / "in" / "slow.pate", play.wire()
+    path, files = play.folder / "in" / "slow.pate", play.folders()
     for end in range(0, len(whole), 97):
         path.write_bytes(whole[:end])
-        wire.receive()
+        files.receive()
     assert not play.complaints()
     path.write_bytes(whole)
-    wire.receive()
-    wire.receive()
+    files.receive()
+    files.receive()
     assert not play.complaints()
-    assert [each.state for each in wire._store.newest() if each.party == "d"] == ["answered"]
+    assert [each.state for each in files.store.newest() if each.party == "d"] == ["answered"]
 
 
 def test_another_file_of_the_same_size_and_date_is_looked_at(play: Play) -> None:
     source = answer_of_d(play)
-    whole, path, wire = source.read_bytes(), play.folder / "in" / "same.pate", play.wire()
+    whole, path, files = source.read_bytes(), play.folder / "in" / "same.pate", play.folders()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     os.utime(path, ns=(0, 0))
-    wire.receive()
+    files.receive()
     os.utime(source, ns=(0, 0))
     source.replace(path)
-    wire.receive()
-    assert [each.state for each in wire._store.newest() if each.party == "d"] == ["answered"]
+    files.receive()
+    assert [each.state for each in files.store.newest() if each.party == "d"] == ["answered"]
 
 
 def test_links_folders_pipes_and_odd_names_end_no_wait_and_stop_nothing(play: Play) -> None:
@@ -217,7 +217,7 @@ def test_a_huge_file_is_not_read(play: Play) -> None:
 def test_a_receipt_is_small(tmp_path: Path) -> None:
     """An enrolled party cannot fill the memory with answers to the pieces of the public set."""
     play = Play(tmp_path)
-    play.courier = lambda: False
+    play.carrier = lambda: False
     with pytest.raises(StuckError):
         play.serve()
     path = play.outgoing("a")

@@ -98,7 +98,7 @@ def test_records_vote_in_rounds_by_envelope(tmp_path: Path, points: tuple[str, .
 def test_a_round_continues_without_a_party_whose_envelope_never_comes_back(tmp_path: Path) -> None:
     """The wait is closed once in each round: a lost party is asked in none of the later ones."""
     play, closed = Rounds(tmp_path), 0
-    play.courier = lambda: play.carry(without=("e",) if play.state().models else ())
+    play.carrier = lambda: play.carry(without=("e",) if play.state().models else ())
     while play.state().phase != "finished":
         try:
             play.serve()

@@ -48,7 +48,7 @@ def can_be_alone() -> bool:
 
 @dataclass
 class Played:
-    """The campaign, and what its courier has seen.
+    """The campaign, and what its carrier has seen.
 
     Attributes:
         left: SHA-256 of each answer, by party, in the order of their envelopes.
@@ -206,7 +206,7 @@ def test_each_file_that_left_is_in_its_partys_ledger_by_its_digest(played: Playe
 
 
 def test_the_server_can_read_no_answer_any_more(played: Played) -> None:
-    """Replies are deleted with their sum, and with the end the key of what couriers have kept."""
+    """Replies are deleted with their sum, and with the end the key of what carriers have kept."""
     (store,) = played.campaign.home.rglob("envelopes.db")
     with closing(sqlite3.connect(store)) as db:
         kinds = {kind for (kind,) in db.execute("SELECT kind FROM requests WHERE reply NOT NULL")}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aggregator_server.campaign.runner import Campaign
-from aggregator_server.envelopes import store as store_module
-from aggregator_server.envelopes.store import FILE, Store
+from aggregator_server.campaign.sums import Sums
+from aggregator_server.exchange import store as store_module
+from aggregator_server.exchange.store import FILE, Store
 from aggregator_server.ledger.ledger import Ledger
 from pate.errors import ProtocolError, StateError
 from pate.storage.durable_file import DurableFile
@@ -29,16 +29,16 @@ def test_once_the_sum_is_in_the_ledger_they_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terms: dict[str, Any]
 ) -> None:
     play, before = Play(tmp_path, **terms), list[list[str]]()
-    keep = Campaign._keep_replies
+    keep = Sums.keep_replies
 
-    def noted(campaign: Campaign, place: int | None) -> None:
+    def noted(sums: Sums, place: int | None) -> None:
         if place is None:
             before.append(play.votes_on_disk())
-        keep(campaign, place)
+        keep(sums, place)
         if place is None:
             assert play.votes_on_disk() == []
 
-    monkeypatch.setattr(Campaign, "_keep_replies", noted)
+    monkeypatch.setattr(Sums, "keep_replies", noted)
     play.serve()
     assert play.responders() == NAMES
     (held,) = before
@@ -51,15 +51,15 @@ def test_once_the_sum_is_in_the_ledger_they_are_gone(
 def test_a_crash_before_they_are_deleted_leaves_them_to_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play, keep = Play(tmp_path), Campaign._keep_replies
+    play, keep = Play(tmp_path), Sums.keep_replies
 
-    def dies(campaign: Campaign, place: int | None) -> None:
+    def dies(sums: Sums, place: int | None) -> None:
         if place is None:
             raise Killed
-        keep(campaign, place)
+        keep(sums, place)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Campaign, "_keep_replies", dies)
+        patched.setattr(Sums, "keep_replies", dies)
         with pytest.raises(Killed):
             play.serve()
     assert play.votes_on_disk()
@@ -74,13 +74,13 @@ def test_a_campaign_that_was_closed_before_its_sum_asks_nothing_and_keeps_no_vot
     """As `pate-server resume --close` leaves it."""
     play = Play(tmp_path)
     out = play.folder / "out"
-    play.courier = lambda: play.carry(without=["d"] if any(out.glob("*.round-2.*")) else [])
+    play.carrier = lambda: play.carry(without=["d"] if any(out.glob("*.round-2.*")) else [])
     with pytest.raises(StuckError):
         play.serve()
     assert play.votes_on_disk()
     with Ledger.open(play.path) as ledger:
         ledger.finish()
-    play.courier = lambda: False
+    play.carrier = lambda: False
     play.serve()
     assert play.votes_on_disk() == []
     assert {path.name.split(".")[1] for path in out.iterdir()} == {"round-3"}  # the end
@@ -142,7 +142,7 @@ def test_a_ledger_that_was_put_back_gets_no_second_sum(tmp_path: Path) -> None:
 
 
 def test_keys_ahead_of_a_later_sum_stay(tmp_path: Path) -> None:
-    store = Store(tmp_path / FILE)
+    store = Store(tmp_path / FILE, ["a"])
     store.begin_sum(0)
     taken(store, "ask_bundles", b"keys")
     taken(store, "ask_masked_ahead", b"masked")
@@ -153,7 +153,7 @@ def test_keys_ahead_of_a_later_sum_stay(tmp_path: Path) -> None:
 
 
 def test_a_round_that_is_given_up_keeps_no_votes(tmp_path: Path) -> None:
-    store = Store(tmp_path / FILE)
+    store = Store(tmp_path / FILE, ["a"])
     store.begin_sum(0)
     number, _ = store.round(0)
     store.save_round(number, b"state")
@@ -166,8 +166,8 @@ def test_a_round_that_is_given_up_keeps_no_votes(tmp_path: Path) -> None:
 
 def taken(store: Store, kind: str, reply: bytes) -> None:
     """Ask a party, and take its answer."""
-    assert store.ask("a", reply + b"?", kind) is None
-    (out,) = store.due(["a"])
+    assert store.ask("a", reply, reply + b"?", kind) is None
+    (out,) = store.due()
     store.note(out, out.number.to_bytes(32))
     assert store.take(out, out.number.to_bytes(32), bytes(32), [reply])
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from aggregator_server.cli.main import app
-from aggregator_server.envelopes.session import ByEnvelope, check_goes_by_envelope
-from aggregator_server.envelopes.store import FILE, Store
+from aggregator_server.exchange.by_envelope import ByEnvelope, check_goes_by_envelope
+from aggregator_server.exchange.store import FILE, Store
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import UsageError
@@ -65,10 +65,10 @@ def test_a_campaign_by_envelope_goes_on_by_envelope(tmp_path: Path) -> None:
 
 def sent(folder: Path) -> Store:
     """The store of two envelopes that are out, to be answered until a date."""
-    store = Store(folder / FILE, days=2, clock=lambda: NOW)
+    store = Store(folder / FILE, ("a", "b"), days=2, clock=lambda: NOW)
     for name in ("a", "b"):
-        store.ask(name, name.encode(), "ask")
-    for out in store.due(("a", "b")):
+        store.ask(name, name.encode(), b"body", "ask")
+    for out in store.due():
         store.note(out, bytes(31) + out.party.encode())
     return store
 
@@ -114,7 +114,7 @@ def test_closing_names_those_that_are_not_waited_for(tmp_path: Path) -> None:
     assert "b: envelope 1" in screen
     assert "the wait ends when the server next looks into its inbox" in screen
     assert store.close_due() == [("b", False)]
-    store.due(("a", "b"))
+    store.due()
     assert "nothing of it is waited for" in shown("envelopes", "list", *where)[0]
     screen, told = shown("envelopes", "close", *where)
     assert "no votes are being waited for" in screen

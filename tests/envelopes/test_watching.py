@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
     play = Play(tmp_path)
-    play.courier = lambda: False
+    play.carrier = lambda: False
     with pytest.raises(StuckError):
         play.serve()
     for name in ("inbox", "outbox"):

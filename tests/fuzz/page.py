@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from aggregator_server.monitoring.auth import OPEN, PageAccess
+from aggregator_server.monitoring.app import OPEN, PageAccess
 
 if TYPE_CHECKING:
     import random

@@ -28,12 +28,11 @@ from tests.support.world.kinds import COLUMNS, covering
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Parts of a reader of one format, in modules of their own.
-PARTS: Final = {
-    "csv_lines": "tables",
-    "pictures": "images",
-    "dicom_image": "dicom",
-}
+#: The formats of modules that are part of a reader, or that read two.
+FORMATS: Final = {
+    "lines": ("tables", "json_lines"), "pictures": ("images",), "images": ("images", "idx"),
+    "dicom_image": ("dicom",),
+}  # fmt: skip
 
 
 def folders(place: str, each: str) -> set[str]:
@@ -50,12 +49,14 @@ MEMBERS: Final[dict[str, set[str]]] = {
     "series": {"series", "alone"},
     "input": {"embeddings"}
     | {
-        PARTS.get(path.stem, path.stem)
+        name
         for path in (ROOT / "pate/data/files").glob("[!_]*.py")
+        for name in FORMATS.get(path.stem, (path.stem,))
     },
     "encoder": set(get_args(get_type_hints(Description.source.fget)["return"])),  # type: ignore[attr-defined]
     "transport": {*AGGREGATIONS, *folders("pate/masking", "__init__.py"), "ring"}
-    | (folders("aggregator_server", "wire.py") - {"exchange"}),
+    | (folders("aggregator_server", "carrier.py") - {"exchange"})
+    | {"envelopes"},
     "noise": {*NOISES, *IN_WORDS, "laplace"},
     "currency": set(COMPOSITIONS),
 }  # fmt: skip

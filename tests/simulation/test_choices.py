@@ -1,8 +1,9 @@
-"""Options that choose among a few: listed by every command that has them, and a misspelt one refused."""
+"""Options that choose among a few, listed by every command that has them, and those that go together."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -10,11 +11,10 @@ import typer
 
 from aggregator_server.cli.main import app as server
 from party.cli.main import app as party
+from pate.errors import UsageError
 from simulation.cli import app as pate
+from simulation.options import SimulationOptions
 from student.cli import app as student
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PROGRAMS = {
     name: typer.main.get_command(app)
@@ -69,7 +69,6 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "pate-student train": DEVICE,
     "pate-student export": {"form": ("onnx",)},
 }  # fmt: skip
-EACH = [(name, option) for name, options in CHOICES.items() for option in options]
 
 
 def commands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
@@ -93,17 +92,39 @@ def test_every_choice_is_known_here() -> None:
     assert {name: options for name, options in found.items() if options} == CHOICES
 
 
-@pytest.mark.parametrize(("name", "option"), EACH, ids=[" ".join(each) for each in EACH])
-def test_a_misspelt_choice_is_refused_with_the_list(name: str, option: str) -> None:
-    command = COMMANDS[name]
-    (param,) = [each for each in command.params if each.name == option]
-    words = ["misspelt"] if param.param_type_name == "argument" else [param.opts[0], "misspelt"]
-    for each in command.params:
-        if each.required:
-            words += [each.opts[0], "1"]
-    with pytest.raises(click.BadParameter) as wrong:
-        command.main(words, prog_name=name, standalone_mode=False)
-    assert wrong.value.exit_code == 2
-    listed = ", ".join(map(repr, CHOICES[name][option]))
-    assert "'misspelt' is not " in wrong.value.format_message()
-    assert listed in wrong.value.format_message()
+def test_a_misspelt_choice_is_refused_with_the_list() -> None:
+    for words, choices in (
+        (["simulate", "--noise", "misspelt"], CAMPAIGN["noise"]),
+        (["audit", "misspelt"], CHOICES["pate audit"]["kind"]),
+    ):
+        with pytest.raises(click.BadParameter) as wrong:
+            PROGRAMS["pate"].main(words, prog_name="pate", standalone_mode=False)
+        assert wrong.value.exit_code == 2
+        assert "'misspelt' is not " in wrong.value.format_message()
+        assert ", ".join(map(repr, choices)) in wrong.value.format_message()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"labels": "a,b"},
+        {"answer": "labels-2"},
+        {"answer": "number", "labels": "a,b"},
+        {"answer": "labels-2", "number": "days"},
+        {"number": "days"},
+        {"answer": "ordered", "labels": "a"},
+        {"answer": "labels-2", "labels": "a,b", "data": None},
+        {"answer": "far"},
+    ],
+)
+def test_an_answer_and_its_columns_go_together(options: dict[str, str | None]) -> None:
+    given = {"data": Path("records.csv"), "aggregator": "neighbour", **options}
+    with pytest.raises(UsageError):
+        SimulationOptions(**given)  # type: ignore[arg-type]
+
+
+def test_labels_are_named_and_one_answer_needs_none() -> None:
+    assert SimulationOptions(
+        data=Path("records.csv"), answer="labels-1", labels="a, b"
+    ).label_list == ("a", "b")
+    assert SimulationOptions(answer="ordered").label_list == ()

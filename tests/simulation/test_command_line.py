@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
 
 from pate.errors import every_kind
+from pate.runtime.child import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = {
@@ -21,14 +28,21 @@ PROGRAMS = {
 }
 
 
-def run(module: str, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run(
+    module: str,
+    *arguments: str,
+    timeout: float = 60,
+    cwd: Path = ROOT,
+    variables: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", module, *arguments],
         capture_output=True,
         text=True,
         timeout=timeout,
         check=False,
-        cwd=ROOT,
+        cwd=cwd,
+        env={**os.environ, **(variables or {})},
     )
 
 
@@ -210,3 +224,67 @@ def test_every_program_is_installed_under_its_name() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(project["scripts"]) == set(PROGRAMS)
+
+
+def test_a_new_campaign_is_ready_to_start(tmp_path: Path) -> None:
+    place = tmp_path / "a trial"
+    done = run("pate", "new", str(place), "--parties", "north,south,west", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["commands"] == [
+        "pate-server --config server.toml",
+        *(f"pate-party start --config party.toml --data ./{n}" for n in ("north", "south", "west")),
+        "pate-student train --public ./public.npz",
+    ]
+    # Every command stands in the file that is edited, and both roles find nothing wrong with theirs.
+    text = (place / "server.toml").read_text()
+    assert all(each in text for each in told["commands"])
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    for program, *words in (
+        ("aggregator_server", "check", "--config", "server.toml", "--port", str(free_port())),
+        (
+            "party",
+            "check",
+            "--config",
+            "party.toml",
+            "--data",
+            "./north",
+            "--server",
+            "127.0.0.1:1",
+        ),
+    ):
+        checked = run(program, *words, cwd=place, variables=state)
+        wrong = [
+            line.split(":")[0] for line in checked.stdout.splitlines() if line.startswith("failed")
+        ]
+        # No server is there yet, which a party is told.
+        assert wrong == ([] if program == "aggregator_server" else ["failed   server"]), (
+            checked.stdout
+        )
+        assert (
+            "public set: 500 inputs" in checked.stdout or "records: images 8x8x1" in checked.stdout
+        )
+    # A second one does not touch the first.
+    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    again = run("pate", "new", str(place))
+    assert again.returncode == 2
+    assert "is there already" in again.stderr
+    assert before == {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_a_new_campaign_takes_a_public_set_of_its_own(tmp_path: Path) -> None:
+    public = tmp_path / "rows.csv"
+    public.write_text("x\n1\n2\n")
+    done = run("pate", "new", str(tmp_path / "a"), "--public", str(public), "--parties", "40")
+    assert done.returncode == 0, done.stderr
+    assert sorted(each.name for each in (tmp_path / "a").iterdir()) == ["party.toml", "server.toml"]
+    stated = tomllib.loads((tmp_path / "a" / "server.toml").read_text())
+    assert stated["public"] == str(public)
+    assert stated["parties"] == "40"
+    for wrong in (
+        ("--parties", "0"), ("--parties", "a,../b"), ("--parties", "a,a"), ("--parties", "13"),
+        ("--public", str(tmp_path / "no.csv")),
+    ):  # fmt: skip
+        refused = run("pate", "new", str(tmp_path / "b"), *wrong)
+        assert refused.returncode == 2, wrong
+        assert not (tmp_path / "b").exists()

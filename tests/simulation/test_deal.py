@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate.data.read import read_dataset, read_inputs
-from pate.data.values import Images, Table, content_hash
+from pate.data.values import Images, content_hash
 from pate.errors import DataError
 from simulation.datasets import deal, digits, digits_like, write_inputs, write_labelled
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_nobody_holds_what_another_holds() -> None:
@@ -50,14 +47,5 @@ def test_records_and_queries_survive_their_files(tmp_path: Path) -> None:
     again = read_dataset(tmp_path / "records.npz")
     assert again.row_hashes() == records.row_hashes()
     assert again.classes == records.classes
-    made = write_inputs(tmp_path / "public", records.inputs)
+    made = write_inputs(tmp_path / "public.npz", records.inputs)
     assert content_hash(read_inputs(made)) == content_hash(records.inputs)
-
-
-def test_a_table_survives_its_file(tmp_path: Path) -> None:
-    table = Table(
-        ("x", "job"),
-        (np.array([0.1, np.nan, 3.0]), np.array(["nurse", "a,b", ""], dtype=np.str_)),
-    )
-    made = write_inputs(tmp_path / "public", table)
-    assert content_hash(read_inputs(made)) == content_hash(table)

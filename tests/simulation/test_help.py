@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -16,9 +16,6 @@ from pate.runtime.command import program_of
 from pate.runtime.help import listed_choices, panel_of
 from simulation.cli import app as pate
 from student.cli import app as student
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 APPS = {"pate": pate, "pate-server": server, "pate-party": party, "pate-student": student}
 PROGRAMS = {name: program_of(app) for name, app in APPS.items()}

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pate
 from pate.errors import DataError, PateError, SchemaError, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAMES = np.array(["benign", "malignant"])
 
@@ -91,14 +89,29 @@ def test_records_of_a_table_vote_in_rounds_if_delta_allows_it(
     parties: dict[str, tuple[Any, Any]],
 ) -> None:
     """600 records at epsilon 8 and two clouds apart: the share of errors has a margin of a tenth."""
-    done = pate.simulate(parties, blobs(150, 7)[0], epsilon=8.0, expected_records=600)
+    done = pate.simulate(parties, blobs(150, 7)[0], epsilon=8.0, expected_records=600, rounds=2)
     assert done.student is not None
     points, names = blobs(400, 9)
     assert np.mean(done.student.predict(points) == names) > 0.9
     assert not done.labels
-    assert re.match(r"a model in \d+ directions, after \d rounds; epsilon ", repr(done))
+    assert re.match(r"a model in \d+ directions, after 2 rounds; epsilon ", repr(done))
     assert "in each round it casts one array" in done.statement.adjacency
     assert done.picture.startswith(b"\x89PNG")
+
+
+def test_teachers_votes_of_all_queries_are_one_release(parties: dict[str, tuple[Any, Any]]) -> None:
+    """Sixty teachers that agree, and noise of a standard deviation below 1."""
+    done = pate.simulate(
+        parties,
+        blobs(60, 7)[0],
+        epsilon=50.0,
+        aggregator="gnmax",
+        release="counts",
+        student=False,
+        teachers=20,
+    )
+    assert [each["code"] for each in done.statement.mechanism] == ["each-60"]
+    assert len(done.labels) == 60
 
 
 def test_teachers_vote_for_arrays_of_images(tmp_path: Path) -> None:
@@ -136,6 +149,8 @@ def test_no_argument_seeds_the_noise() -> None:
         ({"classes": ["benign", "other"]}, SchemaError, "malignant"),
         ({"epsilon": 0.0}, UsageError, "epsilon"),
         ({"delta": 0.0, "aggregator": "gnmax"}, UsageError, "delta 0 is for neighbour votes"),
+        ({"rounds": 2, "delta": 0.0}, UsageError, "rounds"),
+        ({"release": "counts"}, UsageError, "release"),
         ({"aggregator": "interactive-gnmax", "student": False}, UsageError, "asks a student"),
     ],
 )

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -20,10 +21,6 @@ import simulation.cli
 import student.cli
 from pate.runtime.child import python, python_environment
 from tests.support.world.commands import signals_restored
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import NoReturn
 
 #: One name in the path has more bytes than a file system takes; or all of it has.
 ODD = {"name": "a" * 300, "umlauts": "\u00e4" * 200, "path": "/".join(["b" * 200] * 25)}
@@ -183,7 +180,7 @@ def test_a_name_is_shown_with_printable_characters(
 
 
 def test_programs_show_columns_classes_and_files_with_printable_characters(tmp_path: Path) -> None:
-    """Real processes: the names are in the data, in the folder and among the files of a courier."""
+    """Real processes: the names are in the data, in the folder and among the files of a carrier."""
     folder = tmp_path / HOSTILE
     for each in ("inbox", "outbox"):
         (folder / each).mkdir(parents=True)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from party.synthesis.files import write_report
 from pate.data.values import Dataset, Images
 from pate.formats.labels import LabelRow, LabelSet
 from simulation.report import Report, draw
@@ -17,7 +16,6 @@ from student.evaluation.fairness import Coverage, by_group
 from student.evaluation.pictures import draw as draw_evaluation
 from student.evaluation.pictures import draw_curves
 from student.evaluation.scores import score
-from tests.support.party.domains import small
 from tests.support.pictures import drawn, off_the_edge, ticks, words
 from tests.support.student_samples import PRIVACY
 
@@ -124,18 +122,3 @@ def test_the_curves_of_an_evaluation(tmp_path: Path, classes: tuple[str, ...], c
     low, high = upper.get_xlim()
     assert np.all((low <= dots) & (dots <= high))
     assert len(figure.axes) == (2 if len(classes) == 2 and count > 1 else 1)
-
-
-@pytest.mark.parametrize("columns", [1, 6])
-def test_that_of_synthetic_rows(tmp_path: Path, columns: int) -> None:
-    domain = small((3, 2, 5, 8, 2, 2)[:columns])
-    rows = np.zeros((7, columns), dtype=np.intp)
-    with drawn() as figures:
-        write_report(tmp_path, domain, rows, "7 rows by l1, seedless: " + LONG)
-    (figure,) = figures
-    assert off_the_edge(figure) == []
-    assert LONG in words(figure)
-    for at, axes in enumerate(axes for axes in figure.axes if axes.axison):
-        assert all(tick == int(tick) for tick in ticks(axes.yaxis))
-        (reference,) = axes.lines
-        assert reference.get_ydata()[0] == pytest.approx(7 / (3, 2, 5, 8, 2, 2)[at])  # type: ignore[index]

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import pickle
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import pate
-from pate.data.values import Table
+from pate.data.values import Inputs, Table
 from pate.errors import DataError, SchemaError
 from student.card import Provenance
 from student.export import publish
 from student.lesson import Effort, Lesson
 from student.weights import load
 from tests.support.student_samples import PRIVACY, tumours
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Inputs
 
 PROVENANCE = Provenance(
     campaign="ab", name="c", public_set="cd", queries=400, from_teachers=60, reinforced=0,

@@ -15,8 +15,8 @@ from pate.campaign.settings import spec_of
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
 from pate.runtime.screen import Screen
-from simulation.campaign import run_campaign, wire_to
-from simulation.party import open_ensemble, open_voter, party_home
+from simulation.parties import open_ensemble, open_voter, party_home
+from simulation.simulate import carrier_to, run_campaign
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,8 +48,11 @@ def test_parties_learn_that_it_has_ended_before_it_asked(tmp_path: Path) -> None
         # And again when it is resumed, with parties that come back.
         for _ in range(2):
             parties = voters(tmp_path)
-            with wire_to(parties) as wire, pytest.raises(UsageError, match="Nothing was asked"):
-                run_campaign(ledger, public, wire, screen=Screen("test"), signing_key=key)
+            with (
+                carrier_to(parties) as carrier,
+                pytest.raises(UsageError, match="Nothing was asked"),
+            ):
+                run_campaign(ledger, public, carrier, screen=Screen("test"), signing_key=key)
             endings = [party.ending for party in parties]
             assert [end and (end.cause, end.votes_given) for end in endings] == [
                 ("threshold", 0)

@@ -12,9 +12,8 @@ from aggregator_server.ledger.verify import verify
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
-from party.ledger.findings import agrees
 from party.ledger.ledger import PartyLedger
-from party.ledger.verify import verify_statement
+from party.ledger.verify import agrees, verify_statement
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
 from pate.campaign.settings import spec_of
@@ -22,8 +21,8 @@ from pate.data.values import Dataset, Table
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.runtime.screen import Screen
-from simulation.campaign import run_campaign, wire_to
-from simulation.party import open_ensemble, open_voter, party_home
+from simulation.parties import open_ensemble, open_voter, party_home
+from simulation.simulate import carrier_to, run_campaign
 from student.evaluation.evaluate import LabelledData
 from student.lesson import Effort
 from student.session import graduate
@@ -71,8 +70,8 @@ def ran(place: Path, **changes: Any) -> tuple[LabelSet, Path]:
         voters.append(open_voter(home, own))
     spec = made(**changes)
     folder = place / "campaign"
-    with Ledger.create(folder / LEDGER_FILE, spec) as ledger, wire_to(voters) as wire:
-        run_campaign(ledger, PUBLIC, wire, screen=Screen("test"))
+    with Ledger.create(folder / LEDGER_FILE, spec) as ledger, carrier_to(voters) as carrier:
+        run_campaign(ledger, PUBLIC, carrier, screen=Screen("test"))
     return label_set(folder), folder
 
 

@@ -14,9 +14,8 @@ from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
 from party.identity.keys import shard_key
-from party.ledger.findings import agrees
 from party.ledger.ledger import PartyLedger
-from party.ledger.verify import verify_statement
+from party.ledger.verify import agrees, verify_statement
 from party.teachers.ensemble import Averaged
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
@@ -25,11 +24,11 @@ from pate.codes import GRID, code_of
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
 from pate.formats.privacy_statement import PrivacyStatement
-from pate.planning.forecast import Forecast
+from pate.planning.forecast import teachers_wanted
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
-from simulation.campaign import run_campaign, wire_to
-from simulation.party import open_ensemble, open_voter, party_home
+from simulation.parties import open_ensemble, open_voter, party_home
+from simulation.simulate import carrier_to, run_campaign
 from student.evaluation.evaluate import Evaluation, LabelledData
 from student.lesson import Effort
 from student.session import graduate
@@ -85,8 +84,11 @@ def ran(
             )
         )
     folder = place / "campaign"
-    with Ledger.create(folder / LEDGER_FILE, made(**changes)) as ledger, wire_to(voters) as wire:
-        run_campaign(ledger, PUBLIC, wire, screen=Screen("test"))
+    with (
+        Ledger.create(folder / LEDGER_FILE, made(**changes)) as ledger,
+        carrier_to(voters) as carrier,
+    ):
+        run_campaign(ledger, PUBLIC, carrier, screen=Screen("test"))
     return label_set(folder), folder
 
 
@@ -155,9 +157,9 @@ def test_arrays_of_any_kind_of_teachers(tmp_path: Path) -> None:
 def test_the_rule_states_directions_and_teachers() -> None:
     few, many = (made(release="arrays", epsilon=1.0, expected_records=n) for n in (300, 30_000))
     assert (few.release, many.release) == ("axes-4", "axes-20")  # of 200 public rows a tenth
-    assert Forecast.teachers_wanted(few) < Forecast.teachers_wanted(many)
+    assert teachers_wanted(few) < teachers_wanted(many)
     party = made(release="arrays", epsilon=1.0, unit="party")
-    assert Forecast.teachers_wanted(party) == 1
+    assert teachers_wanted(party) == 1
     spec = made(release="counts")
     assert spec.from_dict(spec.to_dict()) == spec
     with pytest.raises(UsageError, match="with --aggregator gnmax"):

@@ -152,7 +152,7 @@ class FlowerSoak:
         folder = self.out.resolve() / "campaigns" / f"{number:04d}"
         folder.mkdir(parents=True)
         inputs = digits_like(MODES[mode].queries, seed=self.seed * 10_000 + number).inputs
-        public = write_inputs(folder / "public", inputs)
+        public = write_inputs(folder / "public.npz", inputs)
         patience = chance.choice((5.0, 30.0))
         with Stage.of(
             base, folder, names, public=public, mode=mode, patience=patience, chance=chance

@@ -12,14 +12,12 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from simulation.programs import Program, Surroundings, until
 from tests.soak.checks import CHECKS, Left
 from tests.soak.enrolled import MODES, NAMES, Stage, free_parties_port
 from tests.soak.faults import Fault, Havoc
-from tests.soak.leaks import BOUNDS, Held, Slope
 from tests.support.world.sites import Sites
 from tests.support.world.stand import Stand
 
@@ -36,34 +34,19 @@ STAND = Stand(
 
 
 @pytest.mark.slow
-def test_six_campaigns_with_faults(tmp_path: Path) -> None:
+@pytest.mark.timeout(1500)
+def test_a_campaign_with_faults_over_flower(tmp_path: Path) -> None:
+    """With this seed the server, a party, a SuperNode and the student are killed, all behind a charge."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.soak", "--campaigns", "6", "--seed", "6",
+        [sys.executable, "-m", "tests.soak", "--campaigns", "1", "--seed", "1132",
          "--out", str(tmp_path / "soak")],
         capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "ledgers that verify: 6 of 6" in done.stdout
-    told = json.loads((tmp_path / "soak" / "soak.json").read_text())
-    assert len(told["campaigns"]) == 6
-    assert sum(each["kills"] for each in told["campaigns"]) >= 2
-    assert told["leaks"] == []
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_three_campaigns_with_faults_over_flower(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.soak", "--link", "flower", "--campaigns", "3",
-         "--seed", "1132", "--out", str(tmp_path / "soak")],
-        capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads((tmp_path / "soak" / "soak.json").read_text())
-    played = told["campaigns"]
-    assert [each["passed"] for each in played] == [list(CHECKS)] * 3
-    assert len({each["mode"] for each in played}) == 3
-    assert sum(each["late_kills"] for each in played) >= 3
+    (played,) = json.loads((tmp_path / "soak" / "soak.json").read_text())["campaigns"]
+    assert played["passed"] == list(CHECKS)
+    assert played["mode"] == "interactive"
+    assert played["late_kills"] >= 3
     assert "campaigns that passed every check" in done.stdout
     assert not list((tmp_path / "soak" / "campaigns").iterdir()), "what is in order is not kept"
 
@@ -157,30 +140,3 @@ def test_a_restart_finds_other_surroundings(tmp_path: Path) -> None:
     program.ends(0)
     assert program.output.split() == [str(tmp_path), "5", "0o27"]
     assert free_parties_port() < 32_768
-
-
-@pytest.mark.parametrize(
-    ("growth", "verdict"), [(0.0, "flat"), (10.0, "grows, within the bound"), (100.0, "LEAKS")]
-)
-def test_growth_is_called_what_it_is(growth: float, verdict: str) -> None:
-    rng = np.random.default_rng(0)
-    campaigns = list(range(1, 201))
-    values = [200_000 + growth * at + rng.normal(0, 300) for at in campaigns]
-    values[150] += 50_000  # one that is far off says nothing
-    slope = Slope.of(campaigns, values)
-    assert slope is not None
-    assert slope.low <= growth <= slope.high
-    assert slope.verdict(BOUNDS["rss_kib"]) == verdict
-
-
-def test_a_short_series_says_nothing() -> None:
-    assert Slope.of(list(range(20)), [float(at) for at in range(20)]) is None
-
-
-def test_what_a_process_holds_is_counted() -> None:
-    before = Held.by(os.getpid())
-    with open(os.devnull, "rb"), open(os.devnull, "rb"):  # noqa: PTH123
-        more = Held.by(os.getpid())
-    assert more.handles == before.handles + 2
-    assert more.threads >= 1
-    assert more.rss_kib > 10_000

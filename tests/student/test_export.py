@@ -208,7 +208,7 @@ def test_a_student_without_a_label_is_said_to_learn_from_none(of_rows: Student) 
 def test_a_student_of_a_campaign_without_a_name_is_told_by_its_id(of_rows: Student) -> None:
     for name in ("", "campaign"):
         card = write_card(of_rows, replace(PROVENANCE, name=name), STATEMENT, None)
-        assert card.startswith(f"# Student of campaign {PROVENANCE.campaign[:12]}\n")
+        assert f"\n# Student of campaign {PROVENANCE.campaign[:12]}\n" in card
     assert "# Student of sites\n" in write_card(
         of_rows, replace(PROVENANCE, name="sites"), STATEMENT, None
     )

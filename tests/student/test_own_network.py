@@ -63,7 +63,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
              groups=np.array([f"site {at % 3}" for at in range(297)]),
              who=np.array([f"patient {at // 3}" for at in range(297)]))  # fmt: skip
     seen, voting = (
-        encoder.embeddings(encoder.embed_images(images_of(each.inputs).pixels))
+        encoder.embeddings(encoder.rows(images_of(each.inputs).pixels)[0])
         for each in (public, others)
     )
     np.savez(folder / "embeddings.npz", **embedding_arrays(seen))  # type: ignore[arg-type]
@@ -224,5 +224,5 @@ def test_labelled_data_are_embedded_once(place: Path, monkeypatch: pytest.Monkey
     assert found.records.groups is not None
     assert found.patients is not None
     again = Reader(Encoder.open(place / "encoder"))
-    plain = again.encoder.embed_images(np.load(place / "test.npz")["images"])
+    plain = again.encoder.rows(np.load(place / "test.npz")["images"])[0]
     assert np.array_equal(found.records.inputs.values, plain)  # type: ignore[union-attr]

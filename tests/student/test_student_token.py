@@ -11,8 +11,7 @@ import pytest
 from aggregator_server.student_service import StudentService
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import RefusedError, StateError
-from pate.runtime.home import default_home
-from pate.runtime.tokens import STUDENT_TOKEN, kept_token, new_token, read_token
+from pate.runtime.home import STUDENT_TOKEN, default_home, kept_token, new_token, read_token
 from protos.student_proof import PROOF_KEY
 from student.client import StudentClient
 from student.reading import token_for

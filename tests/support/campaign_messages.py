@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from protos.pate.v1 import vote_pb2
 from protos.terms import mechanism_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pate.data.values import Inputs
@@ -35,12 +34,6 @@ WORTH = Gdp().epsilon(Fraction(CAP), 1e-5)
 def request_in(body: bytes) -> vote_pb2.PartyRequest:
     """A signed request as it is, unchecked, perhaps with only the digest of its campaign."""
     return vote_pb2.PartyRequest.FromString(vote_pb2.SignedRequest.FromString(body).body)
-
-
-@contextmanager
-def no_bar(_: str) -> Iterator[Callable[[int, int], None]]:
-    """An invisible progress bar."""
-    yield lambda *_: None
 
 
 def site(home: Path, policy: Policy | None = None) -> Site:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pate.errors import LedgerError, StateError, UsageError
 from pate.foreign import json_value
-from pate.runtime.environment import is_loopback
+from pate.runtime.child import is_loopback
 from pate.runtime.home import exclusive, private_directory, write_file
 from pate.storage.hash_chain import Head
 from pate.storage.sqlite import translated
@@ -68,11 +68,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read an address; messages never contain it, since it may include a password.
-
-        Raises:
-            UsageError: if it is invalid, has a password, or uses an unprotected network connection.
-        """
+        """Read an address; messages never contain it, since it may include a password."""
         found = _parsed(text)
         # libpq would parse such a database name as another address.
         hidden = any(mark in found.get("user", "") for mark in ":=") or any(
@@ -98,11 +94,7 @@ class Address:
         return made
 
     def parameters(self) -> dict[str, Any]:
-        """Return the connection parameters by libpq's names.
-
-        Raises:
-            UsageError: for a host on another machine that is not authenticated.
-        """
+        """The connection parameters by libpq's names; another machine must be authenticated."""
         found: dict[str, Any] = {**_parsed(self.url)}
         # Values of the environment are known before a password is sent; those of a service file,
         # once connected.
@@ -160,13 +152,9 @@ def _parsed(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class InDatabase:
-    """The place of a ledger in a PostgreSQL database: its own schema (namespace).
+    """The place of a ledger in a PostgreSQL database: a schema (namespace) with only its tables.
 
-    Attributes:
-        address: of the database.
-        schema: name of the namespace with only the tables of this campaign.
-        anchor: path of the anchor file.
-        head: the last entry known to be there; None: unknown.
+    ``head`` is the last entry known to be there, which the file ``anchor`` notes.
     """
 
     address: Address

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aggregator_server.ledger.store.place import Place
-    from aggregator_server.ledger.store.postgres.database import PostgresDatabase
+    from aggregator_server.ledger.store.postgres import PostgresDatabase
     from pate.storage.entries import Transaction
     from pate.storage.hash_chain import Head
 
@@ -36,32 +36,21 @@ def exists(place: Place) -> bool:
     """Return whether there is a ledger; an error if one was there and is missing."""
     if isinstance(place, Path):
         return place.exists()
-    from aggregator_server.ledger.store.postgres import database
+    from aggregator_server.ledger.store import postgres
 
-    return database.exists(place)
+    return postgres.exists(place)
 
 
 def opened(
     place: Place, *, read_only: bool = False, fill: Callable[[Transaction], None] | None = None
 ) -> Store:
-    """Open a ledger, as its one writer unless ``read_only``.
+    """Open a ledger, as its one writer unless ``read_only``, which works while a server writes it.
 
-    Args:
-        place: of the ledger.
-        read_only: open it for reading, also while a server writes it.
-        fill: create it with this content; after a crash it is there with all of it, or not at all.
-            None: it exists.
-
-    Raises:
-        StateError: if there is none, or one that was to be created; if another process uses it, or
-            another version wrote it.
-        LedgerError: if it is not a ledger.
-        DiskError: if the disk is full or not writable.
-        UnreachableError: if its database does not answer.
+    ``fill`` creates it with this content; after a crash it is there with all of it, or not at all.
     """
     if isinstance(place, Path):
         return Database(place, read_only=read_only, fill=fill)
-    from aggregator_server.ledger.store.postgres.database import PostgresDatabase
+    from aggregator_server.ledger.store.postgres import PostgresDatabase
 
     return PostgresDatabase(place, read_only=read_only, fill=fill)
 
@@ -107,11 +96,7 @@ class Database(DurableFile):
                     link.execute("SELECT count(*) FROM entries").fetchone()
 
     def check(self, db: Transaction, *, pages: bool = False) -> None:
-        """Compare tables and triggers with those of a new ledger, and check the file's pages.
-
-        Raises:
-            LedgerError: if one is missing, changed or new, or the file is damaged.
-        """
+        """Compare tables and triggers with those of a new ledger, and check the file's pages."""
         check_schema(db, tables.SQLITE)
         for pragma in ("integrity_check", "foreign_key_check") if pages else ():
             said = [str(row[0]) for row in db.execute(f"PRAGMA {pragma}")]
@@ -135,12 +120,7 @@ class Database(DurableFile):
 
 
 def write_copy(path: Path, fill: Callable[[Transaction], None]) -> None:
-    """Create a closed ledger file with the content of ``fill``: one file, without a log.
-
-    Raises:
-        StateError: if it exists.
-        DiskError: if the disk is full or not writable.
-    """
+    """Create a closed ledger file with the content of ``fill``: one file, without a log."""
     if path.exists():
         raise StateError(
             f"there is a ledger at {path} already; `pate-server resume` it, or choose another --campaign"

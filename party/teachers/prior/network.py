@@ -109,12 +109,7 @@ class PriorNetwork(nn.Module):
         self.answer = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 1))
 
     def forward(self, values: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return (b, t - n) the logit of class 1 for each row after the first n.
-
-        Args:
-            values: (b, t, c) float32, b tables of t rows; NaN is a missing cell.
-            labels: (b, n) int64, the class, 0 or 1, of the first n rows of each table.
-        """
+        """Return (b, t - n) the logit of class 1 for each row after the n labelled ones."""
         known = labels.shape[1]
         cells, facts, live = describe(values, known)
         share = labels.to(values.dtype).mean(dim=1)

@@ -48,14 +48,7 @@ _AT_ONCE: Final = 256
 
 @dataclass(frozen=True, eq=False)
 class PriorTeacher:
-    """A shard's records.
-
-    Attributes:
-        encoding: how tables become cells.
-        kept: (c,) int64, the encoding's cells that the network reads.
-        rows: (n, c) float32, the records' cells; NaN is missing.
-        labels: (n,) int64.
-    """
+    """A shard's records: rows of those cells of the encoding that the network reads; NaN is missing."""
 
     encoding: TableEncoding
     kept: NDArray[np.int64]
@@ -118,12 +111,7 @@ class Prior:
     suffix = "safetensors"
 
     def fit(self, shard: Dataset, seed: int) -> PriorTeacher:
-        """Return the teacher of a shard.
-
-        Args:
-            shard: its records.
-            seed: of the parts of a shard that is too large for one, and of the records left out.
-        """
+        """Return the teacher of a shard."""
         if not isinstance(shard.inputs, Table):
             raise SchemaError(f"prior teachers take tables, the data is {shard.inputs.schema()}")
         require_few(shard.classes)

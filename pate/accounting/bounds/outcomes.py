@@ -65,56 +65,34 @@ _TAIL_ERROR: Final = (2.0**-46, 1.2e-11)
 
 
 class _Rows(NamedTuple):
-    """Some histograms: classes by falling count, the plurality apart; all logarithms are natural.
+    """Some histograms: classes by falling count, the plurality apart; all logarithms are natural."""
 
-    Attributes:
-        log_star: (queries,) log P of the plurality.
-        log_p: (queries, classes - 1), the others; -inf if far behind.
-        log_far: (queries,) bound on the chance of all that are far behind together.
-        gaps: (queries, classes - 1) votes behind the plurality.
-        seconds: (queries, classes - 1) votes behind the largest of the other rivals.
-    """
-
-    log_star: Floats
-    log_p: Floats
-    log_far: Floats
-    gaps: Floats
-    seconds: Floats
+    log_star: Floats  # (queries,) log P of the plurality
+    log_p: Floats  # (queries, classes - 1), the others; -inf if far behind
+    log_far: Floats  # (queries,) bound on the chance of all that are far behind together
+    gaps: Floats  # (queries, classes - 1) votes behind the plurality
+    seconds: Floats  # (queries, classes - 1) votes behind the largest of the other rivals
 
 
 class _Part(NamedTuple):
-    """A class at one end of what it may lose or gain.
+    """A class at one end of what it may lose or gain."""
 
-    Attributes:
-        cost: (queries, classes, orders), P W(r), rounded up.
-        shift: (queries, classes), P (r - 1).
-    """
-
-    cost: Floats
-    shift: Floats
+    cost: Floats  # (queries, classes, orders), P W(r), rounded up
+    shift: Floats  # (queries, classes), P (r - 1)
 
 
 def rdp(votes: ArrayLike, law: Law, neighbours: Neighbours, orders: ArrayLike) -> Floats:
     """Return an upper bound on the Renyi divergence of a label, the given votes first.
+
+    It is (queries, orders) nats. Votes are whole numbers if the noise is discrete; ties go to the class
+    that is first. The bound is never above order * mu^2 / 2, the cost without votes. What is below the
+    least positive float is 0.
 
     >>> from pate.accounting.bounds.laws import Gaussian
     >>> from pate.accounting.units import Neighbours
     >>> made = rdp([[214, 10, 8, 7, 4, 4, 2, 1]], Gaussian(40.0), Neighbours(), [2, 14])
     >>> [f"{x:.3e}" for x in made[0]]
     ['5.698e-06', '6.491e-05']
-
-    Args:
-        votes: (queries, classes) counts; whole numbers for discrete noise.
-        law: of the noise on every count. Ties go to the class that is first.
-        neighbours: whom it protects.
-        orders: (orders,) Renyi orders.
-
-    Returns:
-        (queries, orders) nats, never above order * mu^2 / 2, the cost without votes. What is below
-        the least positive float is 0.
-
-    Raises:
-        AccountingError: for invalid votes or orders, or noise without a Gaussian trade-off.
     """
     counts = check_histograms(votes)
     orders = check_orders(orders)

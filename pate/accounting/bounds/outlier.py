@@ -45,7 +45,7 @@ _LARGEST_TABLE = 2**20
 
 
 def gnmax_log_q(votes: ArrayLike, law: Law) -> Floats:
-    """Return log q of every query for the noise ``law``, at most log(1 - 1/m).
+    """Return log q of every query of (queries, classes) votes, at most log(1 - 1/m); whole numbers are fast.
 
     >>> from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
     >>> votes = [[214, 10, 8, 7, 4, 4, 2, 1, 0, 0]]
@@ -53,16 +53,6 @@ def gnmax_log_q(votes: ArrayLike, law: Law) -> Floats:
     [-6.959065]
     >>> gnmax_log_q(votes, DiscreteGaussian(40.0)).round(6).tolist()
     [-6.924484]
-
-    Args:
-        votes: (queries, classes) counts. Whole numbers are fast.
-        law: of the noise on every count.
-
-    Returns:
-        (queries,) float64.
-
-    Raises:
-        AccountingError: for invalid votes.
 
     Source: Papernot et al. 2018, Proposition 7, for any law.
     """
@@ -75,24 +65,13 @@ def lnmax_log_q(votes: ArrayLike, gamma: float, *, discrete: bool = False) -> Fl
     The published tail, (2 + gamma gap) / (4 exp(gamma gap)), is exact for continuous noise. It is
     *not* an upper bound for the two-sided geometric noise that is drawn here, P[z] ~
     exp(-gamma |z|): there a tie is possible, and is lost. With ``discrete`` the tail is that of
-    the geometric law, exact with ties lost.
+    the geometric law, exact with ties lost; a gap that is no whole number is rounded up, which changes
+    nothing.
 
     >>> lnmax_log_q([[250, 0]], 0.05).round(6).tolist()
     [-11.212146]
     >>> lnmax_log_q([[250, 0]], 0.05, discrete=True).round(6).tolist()
     [-11.18932]
-
-    Args:
-        votes: (queries, classes) counts. Whole numbers are fast; with ``discrete``, a gap that
-            is no whole number is rounded up, which changes nothing.
-        gamma: 1/scale, per vote.
-        discrete: whether the noise is on the integers.
-
-    Returns:
-        (queries,) float64.
-
-    Raises:
-        AccountingError: for invalid votes, or a gamma that is not finite and above 0.
 
     Source: Papernot et al. 2017, Lemma 4; discrete: docs/proofs/labels.md.
     """

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pate.accounting.arrays import Floats
-from pate.accounting.bounds import confident, outcomes
+from pate.accounting.bounds import outcomes, threshold
 from pate.accounting.bounds.theorem6_plus import Table
 
 if TYPE_CHECKING:
@@ -25,17 +25,11 @@ Tables = Callable[[float, Floats], Table]
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianSetting:
-    """GNMax, preceded by a threshold test if ``check`` is given.
+    """GNMax, preceded by a threshold test if ``check`` is given."""
 
-    Attributes:
-        label: law of the noise on each count.
-        check: law of the noise of the test, or None.
-        threshold: T, in votes.
-    """
-
-    label: Law
-    check: Law | None = None
-    threshold: float = 0.0
+    label: Law  # law of the noise on each count
+    check: Law | None = None  # law of the noise of the test, or None
+    threshold: float = 0.0  # T, in votes
 
 
 def bound_by_outcomes(
@@ -45,16 +39,13 @@ def bound_by_outcomes(
 
     The bound by outcomes for the label, joined as in :func:`sharp_bound`.
 
-    Raises:
-        AccountingError: for noise that it does not cover.
-
     Proof: docs/proofs/theorem-6-plus.md, docs/proofs/labels.md.
     """
     label = partial(outcomes.rdp, law=setting.label, neighbours=neighbours, orders=orders)
     check = setting.check
     if check is None:
         return lambda votes, top: label(votes)  # noqa: ARG005  (one signature for both)
-    return lambda votes, top: confident.joint(
+    return lambda votes, top: threshold.joint(
         top, setting.threshold, check, neighbours.votes, orders, label(votes)
     )
 
@@ -68,15 +59,6 @@ def sharp_bound(
     a fixed list of queries whichever of them are answered. It increases with q. The top is the
     largest count, or the other statistic of the test; without a test it is ignored.
 
-    Args:
-        setting: the mechanism.
-        neighbours: whom it protects.
-        orders: (orders,) Renyi orders.
-        tables: where the table of Theorem 6+ comes from.
-
-    Raises:
-        AccountingError: for noise that Theorem 6+ does not cover.
-
     Proof: docs/proofs/theorem-6-plus.md, docs/proofs/labels.md.
     """
     mu = math.sqrt(neighbours.squared_distance) * setting.label.mu_of_step
@@ -84,6 +66,6 @@ def sharp_bound(
     check = setting.check
     if check is None:
         return lambda top, log_q: label(log_q)  # noqa: ARG005  (one signature for both)
-    return lambda top, log_q: confident.joint(
+    return lambda top, log_q: threshold.joint(
         top, setting.threshold, check, neighbours.votes, orders, label(log_q)
     )

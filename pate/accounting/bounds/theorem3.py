@@ -35,7 +35,6 @@ from pate.accounting.arrays import (
     check_positive,
     check_queries,
     check_rdp,
-    check_weights,
 )
 
 if TYPE_CHECKING:
@@ -50,25 +49,15 @@ _SMALL_SHIFT = 1e-3
 
 
 def rdp(log_q: ArrayLike, epsilon0: float, orders: ArrayLike, sharp: bool) -> Floats:
-    """Return the cost of each query at each order.
+    """Return the cost of each query at each order, as published or by the sharp bound.
+
+    The log q are upper bounds on log P[outcome != plurality]. No cost is above :func:`independent`, and with
+    ``sharp`` none is above :func:`pure_dp` nor the published bound.
 
     >>> rdp([-7.1507553162885115, -0.1], 0.1, [2, 9], sharp=False).round(9).tolist()
     [[0.000164958, 0.000202494], [0.01, 0.045]]
     >>> rdp([-7.1507553162885115, -0.1], 0.1, [2, 9], sharp=True).round(9).tolist()
     [[7.856e-06, 4.5528e-05], [0.009958584, 0.040423671]]
-
-    Args:
-        log_q: (queries,), upper bounds on log P[outcome != plurality].
-        epsilon0: of the pure differential privacy of one label.
-        orders: (orders,), each above 1.
-        sharp: whether with the sharp bound, or as published.
-
-    Returns:
-        (queries, orders), never above :func:`independent`, and with ``sharp`` never above
-        :func:`pure_dp` nor the published bound.
-
-    Raises:
-        AccountingError: for invalid arguments, or a result that cannot be a cost.
     """
     checked, epsilon0, alphas = _check(log_q, epsilon0, orders)
     ceiling = pure_dp(epsilon0, alphas) if sharp else independent(epsilon0, alphas)
@@ -78,49 +67,11 @@ def rdp(log_q: ArrayLike, epsilon0: float, orders: ArrayLike, sharp: bool) -> Fl
     return check_rdp(made, "the cost by Theorem 3")
 
 
-def total(
-    log_q: ArrayLike,
-    epsilon0: float,
-    orders: ArrayLike,
-    sharp: bool,
-    weights: ArrayLike | None = None,
-) -> Floats:
-    """Return the sum over the queries of :func:`rdp`, without keeping (queries, orders).
-
-    Args:
-        log_q: as in :func:`rdp`.
-        epsilon0: as in :func:`rdp`.
-        orders: as in :func:`rdp`.
-        sharp: as in :func:`rdp`.
-        weights: (queries,), how often each query counts; once if left out.
-
-    Returns:
-        (orders,)
-
-    Raises:
-        AccountingError: as in :func:`rdp`, and for a weight that is negative or not finite.
-    """
-    checked, epsilon0, alphas = _check(log_q, epsilon0, orders)
-    counts = check_weights(weights, checked.size)
-    ceiling = pure_dp(epsilon0, alphas) if sharp else independent(epsilon0, alphas)
-    made = np.zeros(alphas.size)
-    for part in blocks(checked.size, alphas.size):
-        made += counts[part] @ _costs(checked[part], epsilon0, alphas - 1.0, ceiling, sharp)
-    return check_rdp(made, "the total by Theorem 3")
-
-
 def independent(epsilon0: float, orders: ArrayLike) -> Floats:
     """Return min(order * epsilon0^2 / 2, epsilon0) at each order, whatever the votes.
 
     >>> independent(0.1, [2, 64]).round(9).tolist()
     [0.01, 0.1]
-
-    Args:
-        epsilon0: of the pure differential privacy.
-        orders: (orders,), each above 1.
-
-    Raises:
-        AccountingError: for invalid arguments.
 
     Source: Papernot et al. 2017, Theorem 2; Bun and Steinke 2016, Proposition 1.4.
     """
@@ -137,13 +88,6 @@ def pure_dp(epsilon0: float, orders: ArrayLike) -> Floats:
 
     >>> pure_dp(0.1, [2, 64]).round(9).tolist()
     [0.009958584, 0.08977153]
-
-    Args:
-        epsilon0: of the pure differential privacy.
-        orders: (orders,), each above 1.
-
-    Raises:
-        AccountingError: for invalid arguments.
 
     Proof: docs/proofs/labels.md, section 3.
     """

@@ -33,8 +33,6 @@ from pate.accounting.arrays import (
     check_positive,
     check_queries,
     check_rdp,
-    check_weights,
-    on_all_cores,
 )
 
 if TYPE_CHECKING:
@@ -48,27 +46,17 @@ _PLAIN = 600.0
 _NOTHING = -746.0
 #: From here on, the rounding of log q shows in exp(log q + ...), which is formed with more digits.
 _WIDE = -1000.0
-#: In units of 1/sqrt(c); closer than that to order - 1, mu2 of q0 is not told apart from it.
-_LEAST_BEYOND = 1e-150
 
 
 def rdp(log_q: ArrayLike, c: float, orders: ArrayLike) -> Floats:
-    """Return the cost of each query at each order.
+    """Return the cost of each query at each order, never above c * order.
+
+    The log q are upper bounds on log P[outcome != i*]. The RDP curve c * order is that of noise unknown
+    to the observer: c is squared_distance / (2 sigma^2) for GNMax, k^2 / (2 sigma1^2) for the threshold
+    check.
 
     >>> rdp([-20.0, -0.1], 1e-4, [8, 20.5]).tolist()
     [[4.49271833759...e-10, 6.92810303952...e-10], [0.0008, 0.00205]]
-
-    Args:
-        log_q: (queries,), upper bounds on log P[outcome != i*].
-        c: rate of the RDP curve c * order: squared_distance / (2 sigma^2) for GNMax,
-            k^2 / (2 sigma1^2) for the threshold check, of the noise unknown to the observer.
-        orders: (orders,), each above 1.
-
-    Returns:
-        (queries, orders), never above c * order.
-
-    Raises:
-        AccountingError: for invalid arguments, or a result that cannot be a cost.
     """
     checked = check_queries(log_q)
     grid = _Orders.of(c, orders)
@@ -77,88 +65,6 @@ def rdp(log_q: ArrayLike, c: float, orders: ArrayLike) -> Floats:
     for rows, moments in _data_dependent(checked, grid):
         made[rows] = np.minimum(moments / grid.excess, grid.independent)
     return check_rdp(made, "the cost by Theorem 6")
-
-
-def total(
-    log_q: ArrayLike, c: float, orders: ArrayLike, weights: ArrayLike | None = None
-) -> Floats:
-    """Return the sum over the queries of :func:`rdp`, without keeping (queries, orders).
-
-    Args:
-        log_q: as in :func:`rdp`.
-        c: as in :func:`rdp`.
-        orders: as in :func:`rdp`.
-        weights: (queries,), how often each query counts; once if left out.
-
-    Returns:
-        (orders,)
-
-    Raises:
-        AccountingError: as in :func:`rdp`, and for a weight that is negative or not finite.
-    """
-    checked = check_queries(log_q)
-    grid = _Orders.of(c, orders)
-    counts = check_weights(weights, checked.size)
-
-    def add(share: slice) -> Floats:
-        dependent = np.zeros(share.stop - share.start, np.bool_)
-        made = np.zeros(grid.excess.size)
-        for rows, moments in _data_dependent(checked[share], grid):
-            dependent[rows] = True
-            made += counts[share][rows] @ moments
-        made /= grid.excess
-        made += counts[share][~dependent].sum() * grid.independent
-        return made
-
-    shares = on_all_cores(add, checked.size, grid.excess.size)
-    return check_rdp(np.sum(shares, axis=0), "the total by Theorem 6")
-
-
-def log_q0(c: float, order: float) -> float:
-    """Return the log q below which Theorem 6 costs less than c * order.
-
-    It is the largest such log q, found to the last digits. The cost grows with q as far as the
-    theorem applies, so there is exactly one.
-
-    >>> round(log_q0(1 / 1600, 14.0), 9)
-    -3.402972417
-
-    Args:
-        c: as in :func:`rdp`.
-        order: above 1.
-
-    Raises:
-        AccountingError: for invalid arguments.
-    """
-    grid = _Orders.of(c, [order])
-    excess, level = float(grid.excess[0]), float(grid.excess[0] * grid.independent[0])
-
-    def gain(log_beyond: float) -> float:
-        """Return something of the sign of e^level - (1-q) A^l - q B^l, for mu = l + beyond.
-
-        q B^l is exp(level - c beyond^2). Near mu = l a large cost is so flat that it must be solved
-        for mu - l, not for mu; a small one is a difference from 1.
-        """
-        beyond = math.exp(log_beyond)
-        parts = _Parts.of(np.array([-c * (excess + beyond) ** 2]), c)
-        log_q, _, log_a, log_b = (float(value[0]) for value in parts)
-        if level < 1.0:
-            q = math.exp(log_q)
-            first = (1.0 - q) * math.expm1(excess * log_a)
-            return math.expm1(level) - first - q * math.expm1(excess * log_b)
-        short = math.log(-math.expm1(-c * beyond**2))
-        return level + short - math.log1p(-math.exp(log_q)) - excess * log_a
-
-    # At mu = l the second term alone is worth c * order, so q0 belongs to a larger mu.
-    low = math.log(max(grid.least_mu - excess, _LEAST_BEYOND / math.sqrt(c)))
-    high = max(low, 0.0) + 1.0
-    while gain(high) < 0.0:
-        high += 1.0
-    if gain(low) < 0.0:
-        from scipy import optimize  # slow to import
-
-        low = float(optimize.brentq(gain, low, high, xtol=1e-14, rtol=1e-14))
-    return -c * (excess + math.exp(low)) ** 2
 
 
 class _Orders(NamedTuple):

@@ -35,9 +35,8 @@ from pate.accounting.arrays import (
     check_positive,
     check_queries,
     check_rdp,
-    check_weights,
 )
-from pate.accounting.bounds.two_tails_maximum import GRID, log_excess
+from pate.accounting.bounds.two_tails import GRID, log_excess
 from pate.errors import AccountingError
 
 if TYPE_CHECKING:
@@ -79,24 +78,13 @@ def rdp(
 ) -> Floats:
     """Return an upper bound on the Renyi divergence of a label, the data set with this q first.
 
+    It is in nats, never above order * mu^2 / 2, and above ln V / (order - 1) by at most the part
+    ``tightness``, and rounding; below the least positive float it is 0. The two outputs are mu-GDP: mu
+    is the distance of the histograms over sigma. Any log q above the chance that the output is not the
+    plurality will do.
+
     >>> [[f"{x:.3e}" for x in row] for row in rdp([-6.959065, -20.0], 2**0.5 / 40, [2, 14])]
     [['1.522e-05', '1.705e-04'], ['9.802e-11', '2.018e-09']]
-
-    Args:
-        log_q: (queries,) logarithm of the chance that the output is not the plurality, or of
-            anything above that chance; at most 0.
-        mu: the two outputs are mu-GDP: distance of the histograms / sigma, for Gaussian noise.
-        orders: (orders,) Renyi orders.
-        tightness: the result is above ln V / (order - 1) by at most this part, and rounding.
-        progress: called with how many queries are done, of how many.
-
-    Returns:
-        (queries, orders) nats, never above order * mu^2 / 2. What is below the least positive
-        float is 0.
-
-    Raises:
-        AccountingError: for log q above 0 or NaN, or a mu, an order or a tightness that makes no
-            sense.
     """
     log_q = check_queries(log_q)
     orders = check_orders(orders)
@@ -119,23 +107,12 @@ class Table:
     >>> table = Table.build(2**0.5 / 40, [2, 14], knots=512)
     >>> [f"{x:.2f}" for x in table.lookup([-0.5])[0] / rdp([-0.5], 2**0.5 / 40, [2, 14])[0]]
     ['1.00', '1.00']
-    >>> bool((table.total([-2.0, -0.5]) >= rdp([-2.0, -0.5], 2**0.5 / 40, [2, 14]).sum(axis=0)).all())
-    True
-
-    Attributes:
-        mu: as for :func:`rdp`.
-        orders: (orders,) Renyi orders.
-        knots: (knots,) log q, rising; the last is 0.
-        values: (knots, orders) nats, not falling along the knots.
-
-    Raises:
-        AccountingError: for arrays that no table can have.
     """
 
-    mu: float
-    orders: Floats
-    knots: Floats
-    values: Floats
+    mu: float  # as for :func:`rdp`
+    orders: Floats  # (orders,) Renyi orders
+    knots: Floats  # (knots,) log q, rising; the last is 0
+    values: Floats  # (knots, orders) nats, not falling along the knots
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mu", check_positive(self.mu, "mu"))
@@ -158,24 +135,14 @@ class Table:
     @classmethod
     def build(
         cls,
-        mu: float,
-        orders: ArrayLike,
-        knots: int = KNOTS,
-        tightness: float = TIGHTNESS,
+        mu: float,  # as for :func:`rdp`
+        orders: ArrayLike,  # (orders,) Renyi orders
+        knots: int = KNOTS,  # how many, at least 16
+        tightness: float = TIGHTNESS,  # of the bound at a knot
+        # called with how many knots are done, of how many
         progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> Table:
-        """Evaluate the bound at ``knots`` places: 3 to 6 microseconds for each of them and order.
-
-        Args:
-            mu: as for :func:`rdp`.
-            orders: (orders,) Renyi orders.
-            knots: how many, at least 16.
-            tightness: of the bound at a knot.
-            progress: called with how many knots are done, of how many.
-
-        Raises:
-            AccountingError: for a mu, an order or a number of knots that makes no sense.
-        """
+        """Evaluate the bound at ``knots`` places: 3 to 6 microseconds for each of them and order."""
         mu, orders = check_positive(mu, "mu"), check_orders(orders)
         if knots < 16:
             raise AccountingError(f"a table needs at least 16 knots, got {knots}")
@@ -188,31 +155,8 @@ class Table:
         return cls(mu, orders, places, values)
 
     def lookup(self, log_q: ArrayLike) -> Floats:
-        """Return the bound of each query, (queries, orders) nats, with q rounded up to a knot.
-
-        Raises:
-            AccountingError: for log q that is NaN, above 0, or not of shape (queries,).
-        """
+        """Return the bound of each query, (queries, orders) nats, with q rounded up to a knot."""
         return self.values[self._places(log_q)]
-
-    def total(self, log_q: ArrayLike, weights: ArrayLike | None = None) -> Floats:
-        """Return the sum of the bounds over queries, (orders,) nats, rounded up.
-
-        Queries are counted per knot, so that no work per query and order is left.
-
-        Args:
-            log_q: (queries,).
-            weights: (queries,) how often each query counts; once if left out.
-
-        Raises:
-            AccountingError: as for :meth:`lookup`, and for a weight that is negative or not
-                finite, or weights of another shape.
-        """
-        places = self._places(log_q)
-        counts = np.bincount(places, check_weights(weights, places.size), minlength=self.knots.size)
-        # Each sum of n positive terms is too small by n units of the last digit at most.
-        rounding = 1.0 + 2.0**-52 * (places.size + self.knots.size)
-        return check_rdp(counts @ self.values * rounding, "the total by Theorem 6+")
 
     def to_arrays(self) -> dict[str, Floats]:
         """Return the table as arrays by name, for :meth:`from_arrays`."""
@@ -228,10 +172,6 @@ class Table:
         """Return the table that :meth:`to_arrays` wrote.
 
         Only the form of the arrays is checked; wrong values cannot be detected.
-
-        Raises:
-            AccountingError: for missing or additional names, other types than float64, or arrays
-                that no table can have.
         """
         if set(arrays) != set(_NAMES) or arrays["mu"].shape != ():
             raise AccountingError(f"not a table: it has the arrays {sorted(arrays)}")

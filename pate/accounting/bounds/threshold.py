@@ -1,4 +1,4 @@
-"""The threshold test before a label: the exact Renyi divergence of one bit, max_j n_j + Z >= T.
+"""The threshold test before a label: the Renyi divergence of one bit, max_j n_j + Z >= T, and of both.
 
 ``v`` is the statistic of the test: the largest count, or max_j (n_j - r_j) for Interactive-GNMax.
 Between neighbours it differs by at most k, the votes of one unit, whether votes change or are
@@ -8,22 +8,34 @@ Bernoulli(p(v')) with
 divergence is convex in p'. A v' below 0 or above the number of teachers is counted too, which can
 only make the bound larger.
 
-Data-dependent costs are one-sided: they bound D(M(D) || M(D')) for the given D and every neighbour
-D'.
+Two figures of test and label:
 
-Proof: docs/proofs/labels.md, section 5.
+* :func:`joint` bounds the divergence of both as one mechanism, at the given votes, for a list of queries
+  fixed in advance, whichever of them are answered. Sums over queries are bounds for the list.
+* :func:`expected` is the cost that the 2018 reference reports: **not a bound**. The moments behind
+  a Renyi divergence average exponentials of costs, which exceed the exponential of the average.
+
+Data-dependent costs are one-sided: they bound D(M(D) || M(D')) for the given D and every neighbour
+D', and may be published only through a mechanism that pays for it.
+
+Proof: docs/proofs/labels.md, sections 5 and 6.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from pate.accounting.arrays import Floats, check_orders, check_positive, check_rdp
+from pate.accounting.arrays import (
+    Floats,
+    check_log_probabilities,
+    check_orders,
+    check_positive,
+    check_rdp,
+)
 from pate.accounting.bounds import theorem6
-from pate.accounting.bounds.bits import LARGEST_GROWTH, ROUNDING, Bits
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.events import check_votes_per_unit
 from pate.errors import AccountingError
@@ -35,6 +47,81 @@ if TYPE_CHECKING:
 
     from pate.accounting.bounds.laws import Law
 
+# The moment E of one bit against another, the sum of p^order p'^(1 - order), at any distance. E - 1 keeps its
+# relative accuracy down to 1e-270, and ln E up to the largest float. Every figure is rounded up.
+
+#: A few units in the last place: relative error of one logarithm, exponential or product.
+ROUNDING: Final = 2.0**-50
+#: Above this growth the term of the bit 1 is computed from logarithms.
+LARGEST_GROWTH: Final = 100.0
+#: Beyond this a sum of exponentials is added up in logarithms.
+_LARGE: Final = 500.0
+#: A moment is above 1 by at least this: less would be lost in the sum, not absent.
+_LEAST_EXCESS: Final = 1e-270
+
+
+class Bits(NamedTuple):
+    """A bit against a neighbour's; first the outcome 1, then 0."""
+
+    log_p: Floats  # (2, queries), logarithms of the chances here
+    ratio: Floats  # (2, queries), logarithms of p'/p
+    error: Floats  # (2, queries), bound on the error of a ratio that is not yet compensated
+
+    def at(self, queries: slice | NDArray[np.intp]) -> Bits:
+        """Return the bits of some queries."""
+        return Bits(*(part[:, queries] for part in self))
+
+    def fill(self, excess_order: Floats, excess: Floats, passed: Floats, work: Floats) -> None:
+        """Write E - 1, rounded up, and the term of the bit 1; all arrays are (queries, orders).
+
+        E - 1 is the sum of p expm1(-l log(p'/p)), and infinite where a term is beyond e^500.
+        """
+        excess[:] = _LEAST_EXCESS
+        for outcome in (1, 0):  # the last one leaves its term
+            p = np.exp(self.log_p[outcome])[:, None]
+            error = self.error[outcome]
+            # p expm1(exponent), in ``passed`` the exponent.
+            np.multiply.outer(-self.ratio[outcome], excess_order, out=passed)
+            np.minimum(passed, 1.0, out=work)
+            np.expm1(work, out=work)
+            work *= p
+            if passed.max() > 1.0:  # there expm1 may overflow while p underflows
+                wide = passed > 1.0
+                passed += self.log_p[outcome][:, None]
+                beyond = passed > _LARGE
+                np.exp(np.minimum(passed, _LARGE, out=passed), out=passed)
+                np.copyto(work, passed - p, where=wide)
+                work[beyond] = np.inf
+                np.add(work, p, out=passed, where=~wide)
+            else:
+                np.add(work, p, out=passed)
+            excess += work
+            excess += np.multiply(np.abs(work, out=work), ROUNDING, out=work)
+            if error.any():
+                np.multiply.outer(error, excess_order, out=work)
+                excess += np.multiply(work, passed, out=work)
+        excess *= 1.0 + ROUNDING * (4.0 - self.log_p.sum(axis=0))[:, None]
+
+    def log_moment(self, excess_order: Floats, growth: Floats | float = 0.0) -> Floats:
+        """Return log E, rounded up, whatever its size; (queries, orders)."""
+        excess, passed, work = np.empty((3, self.log_p.shape[1], excess_order.size))
+        self.fill(excess_order, excess, passed, work)
+        exponent = np.multiply.outer(-self.ratio, excess_order)
+        logs = self.log_p[:, :, None] + exponent
+        logs += ROUNDING * (np.abs(self.log_p)[:, :, None] + np.abs(exponent))
+        logs += np.multiply.outer(self.error, excess_order)
+        logs[0] += growth
+        # p^a p'^(1-a) (e^growth - 1), where one factor may overflow while the other vanishes.
+        excess -= np.exp(np.minimum(logs[0], _LARGE)) * np.expm1(-np.asarray(growth))
+        large = np.isinf(excess) | (logs[0] > _LARGE)
+        excess[large] = 0.0
+        by_logs = np.logaddexp(*logs) * (1.0 + 8.0 * ROUNDING)
+        made: Floats = np.where(large, by_logs, np.log1p(excess) * (1.0 + 4.0 * ROUNDING))
+        return made
+
+
+# The test
+
 #: Log ratios below it are told from 0 by the ratio of the rarer outcome alone.
 _NEAR: Final = 0.5
 #: Elements of one block of (queries, orders): about seven of them are in work at a time.
@@ -42,22 +129,11 @@ _BLOCK: Final = 2**14
 
 
 def log_pass(v: ArrayLike, threshold: float, law: Law) -> Floats:
-    """Return log P[v + Z >= T].
+    """Return log P[v + Z >= T] of (queries,) statistics of the test, in votes, which are not rounded.
 
     >>> from pate.accounting.bounds.laws import Gaussian
     >>> log_pass([214.0], 200.0, Gaussian(150.0)).round(9).tolist()
     [-0.621420883]
-
-    Args:
-        v: (queries,) statistic of the test, in votes; it is not rounded.
-        threshold: T, in votes.
-        law: of Z.
-
-    Returns:
-        (queries,)
-
-    Raises:
-        AccountingError: for a ``v`` or a threshold that is not finite.
     """
     return law.log_survival(_distance(v, threshold))
 
@@ -66,40 +142,18 @@ def log_fail(v: ArrayLike, threshold: float, law: Law) -> Floats:
     """Return log P[v + Z < T], as accurate as :func:`log_pass` however close to 0 it is.
 
     The laws are symmetric: P[Z < t] = P[Z > -t], and of a float more is the next float or more.
-
-    Args:
-        v: as in :func:`log_pass`.
-        threshold: as in :func:`log_pass`.
-        law: as in :func:`log_pass`.
-
-    Raises:
-        AccountingError: for a ``v`` or a threshold that is not finite.
     """
     return law.log_survival(np.nextafter(-_distance(v, threshold), np.inf))
 
 
 def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike) -> Floats:
-    """Return the largest divergence of the bit at v from the bit at v - k and at v + k.
+    """Return the largest divergence of the bit at v from the bit at v - k and at v + k, in nats.
 
     >>> from pate.accounting.bounds.laws import Gaussian
     >>> rdp_exact([214.0], 200.0, Gaussian(150.0), 1, [2.0, 14.0]).round(12).tolist()
     [[2.8209542e-05, 0.000197948212]]
 
     Exact but for rounding, which is added: a relative 1e-9 at most while log p is above -1000.
-
-    Args:
-        v: (queries,) statistic of the test, in votes.
-        threshold: T, in votes.
-        law: of Z.
-        k: votes of one unit.
-        orders: (orders,) Renyi orders.
-
-    Returns:
-        (queries, orders), in nats.
-
-    Raises:
-        AccountingError: for values that are not finite or orders not above 1.
-        UsageError: for a k that makes no sense.
 
     Source: own; the same is used by Zhu et al. 2020 (Private-kNN, CVPR) as noisy screening.
     Proof: docs/proofs/labels.md, section 5.
@@ -111,24 +165,10 @@ def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLik
 
 
 def rdp_theorem6(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike) -> Floats:
-    """Return the bound of PATE 2018: Theorem 6 with q the chance of the rarer bit.
+    """Return the bound of PATE 2018, in nats: Theorem 6 with q the chance of the rarer bit.
 
-    Never below :func:`rdp_exact`, but for rounding; for comparison with the literature.
-
-    Args:
-        v: as in :func:`rdp_exact`.
-        threshold: as in :func:`rdp_exact`.
-        law: as in :func:`rdp_exact`; only a Gaussian, continuous or discrete, has the RDP curve
-            k^2 order / (2 sigma^2) that the theorem is used with.
-        k: as in :func:`rdp_exact`.
-        orders: as in :func:`rdp_exact`.
-
-    Returns:
-        (queries, orders), in nats.
-
-    Raises:
-        AccountingError: for values that are not finite, orders not above 1, or noise of another kind.
-        UsageError: for a k that makes no sense.
+    Never below :func:`rdp_exact`, but for rounding; for comparison with the literature. Only a Gaussian,
+    continuous or discrete, has the RDP curve k^2 order / (2 sigma^2) that the theorem is used with.
 
     Source: Papernot et al. 2018 (arXiv 1802.08908), Theorem 6 and Proposition 10.
     """
@@ -143,10 +183,6 @@ def independent(sigma: float, k: int, orders: ArrayLike) -> Floats:
 
     >>> independent(150.0, 1, [2.0]).round(9).tolist()
     [4.4444e-05]
-
-    Raises:
-        AccountingError: for a sigma that is not above 0, or orders not above 1.
-        UsageError: for a k that makes no sense.
 
     Source: Papernot et al. 2018, Proposition 8, for a scalar.
     """
@@ -163,23 +199,8 @@ def largest_log_moments(
 ) -> Floats:
     """Return log E, E the larger sum of p^order p'^(1 - order) over a neighbour's v - k and v + k.
 
-    With an ``rdp_label`` the bit 1 is followed by an output of that divergence, so that the term of
-    that bit is multiplied by e^((order - 1) rdp_label).
-
-    Args:
-        v: (queries,).
-        threshold: T.
-        law: of Z.
-        k: votes of one unit.
-        orders: (orders,), checked.
-        rdp_label: (queries, orders), not negative.
-
-    Returns:
-        (queries, orders), rounded up.
-
-    Raises:
-        AccountingError: for values that are not finite.
-        UsageError: for a k that makes no sense.
+    It is rounded up. With an ``rdp_label`` the bit 1 is followed by an output of that divergence, so
+    that the term of that bit is multiplied by e^((order - 1) rdp_label).
     """
     excess_order = orders - 1.0
     made = np.empty((v.size, orders.size))
@@ -277,3 +298,73 @@ def _distance(v: ArrayLike, threshold: float) -> Floats:
     if not math.isfinite(threshold):
         raise AccountingError(f"a threshold must be a finite number of votes, got {threshold}")
     return threshold - _values(v)
+
+
+# Test and label
+
+
+def joint(
+    v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike, rdp_label: ArrayLike
+) -> Floats:
+    """Return a bound on the divergence of threshold test and label as one mechanism, (queries, orders) nats.
+
+    With p the chance to pass at ``v``, p' at a neighbour's and r the label's divergence,
+
+        (1/(a-1)) ln max over v' = v - k, v + k of
+            p^a p'^(1-a) e^((a-1) r) + (1-p)^a (1-p')^(1-a).
+
+    It rises in r, so any upper bound of the label's divergence does, (queries, orders), or (1, orders) if it
+    does not depend on data. ``v`` is the test's statistic in votes: the largest count, or max_j (n_j - r_j).
+
+    >>> from pate.accounting.bounds.laws import Gaussian
+    >>> joint([214.0], 200.0, Gaussian(150.0), 1, [14.0], [[0.01]]).round(9).tolist()
+    [[0.006068452]]
+    >>> 0.000197948 + 0.537180 * 0.01  # the expected cost: less, and no bound
+    0.005569748
+
+    Source: own. Proof: docs/proofs/labels.md, section 6.
+    """
+    alphas = check_orders(orders)
+    labels = check_rdp(np.asarray(rdp_label, np.float64), "the cost of the label")
+    seen = np.asarray(v, np.float64)
+    if seen.ndim != 1 or labels.shape not in ((seen.size, alphas.size), (1, alphas.size)):
+        raise AccountingError(
+            f"{seen.shape} checks and {alphas.size} orders do not fit labels of {labels.shape}"
+        )
+    labels = np.broadcast_to(labels, (seen.size, alphas.size))
+    made = largest_log_moments(seen, threshold, law, k, alphas, labels)
+    made /= alphas - 1.0
+    return check_rdp(made, "the cost of check and label")
+
+
+def expected(log_pass: ArrayLike, rdp_check: ArrayLike, rdp_label: ArrayLike) -> Floats:
+    """Return the cost of the check plus P[answer] times that of the label: **not a bound**.
+
+    For comparison with published figures, which are of this kind.
+
+    >>> expected([0.0, -np.inf], [[0.1], [0.1]], [[1.0], [1.0]]).tolist()
+    [[1.1], [0.1]]
+
+    Source: Papernot et al. 2018, the code published with it.
+    """
+    chances = np.exp(check_log_probabilities(log_pass, "log P[answer]"))
+    if chances.ndim != 1:
+        raise AccountingError(f"log P[answer] is a list of numbers, got shape {chances.shape}")
+    checks, labels = _costs(rdp_check, rdp_label, chances.size)
+    charged = np.zeros((chances.size, labels.shape[1]))
+    # A query that is never answered costs nothing, even where its label would cost infinity.
+    np.multiply(chances[:, None], labels, out=charged, where=chances[:, None] > 0.0)
+    return checks + charged
+
+
+def _costs(rdp_check: ArrayLike, rdp_label: ArrayLike, queries: int) -> tuple[Floats, Floats]:
+    checks = check_rdp(np.asarray(rdp_check, np.float64), "the cost of the check")
+    labels = check_rdp(np.asarray(rdp_label, np.float64), "the cost of the label")
+    if any(
+        costs.ndim != 2 or costs.shape[0] not in (1, queries) or costs.shape[1] != checks.shape[-1]
+        for costs in (checks, labels)
+    ):
+        raise AccountingError(
+            f"costs of shapes {checks.shape} and {labels.shape} do not fit {queries} queries"
+        )
+    return checks, labels

@@ -24,11 +24,7 @@ _settings = partial(typer.Option, rich_help_panel="Mechanism", metavar="NUMBER")
 
 @dataclass(frozen=True, kw_only=True)
 class AccountOptions(CommandOptions):
-    """The options; each field is the option of that name.
-
-    Raises:
-        UsageError: for options that make no sense together.
-    """
+    """The options; each field is the option of that name."""
 
     votes: Annotated[Path, of_data(help="Votes: .npy, (queries, classes) counts.", metavar="FILE")]
     mechanism: Annotated[OfTeachers, of_campaign(help="Which gave the answers.")] = (
@@ -59,10 +55,6 @@ class AccountOptions(CommandOptions):
         bool,
         of_privacy("--gate", help="PUBLIC votes: at what epsilon a gate opens."),
     ] = False
-    sanitised: Annotated[
-        bool,
-        of_privacy("--sanitised", help="PUBLIC votes: the 2018 paper's noisy epsilon."),
-    ] = False
     predictions: Annotated[
         Path | None,
         of_data(help="Interactive: the student's probabilities, .npy.", metavar="FILE"),
@@ -84,14 +76,10 @@ class AccountOptions(CommandOptions):
             raise UsageError(
                 f"a {self.unit} is in one shard of one teacher: --votes-per-unit is for --unit party"
             )
-        if self.adjacency == "remove" and (
-            self.gate or self.sanitised or self.mechanism == "interactive-gnmax"
-        ):
-            # Releases of a campaign count changed votes; and whole expected votes, which follow from the
+        if self.adjacency == "remove" and (self.gate or self.mechanism == "interactive-gnmax"):
+            # A gate counts changed votes; and whole expected votes, which follow from the
             # number of those that vote, can move by more than the votes that are removed.
-            raise UsageError(
-                "--adjacency remove is for neither interactive-gnmax nor --gate nor --sanitised"
-            )
+            raise UsageError("--adjacency remove is for neither interactive-gnmax nor --gate")
         check_delta(self.delta, records_vote=False)
         for name in ("sigma1", "sigma2", "gamma", "scale"):
             value = getattr(self, name)

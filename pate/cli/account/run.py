@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pate.accounting.choices import BoundName
-    from pate.accounting.publishing.sanitised import Sanitised
     from pate.cli.account.options import AccountOptions
     from pate.votes import Counts
 
@@ -51,17 +50,12 @@ PUBLISH: Final = {
 
 
 def run_account(options: AccountOptions) -> dict[str, Any]:
-    """Return the figures as ``pate account --json`` prints them.
-
-    Raises:
-        UsageError: for options that make no sense together.
-        DataError: for files that are not votes or predictions.
-    """
+    """Return the figures as ``pate account --json`` prints them."""
     votes = _rows(read_vote_matrix(options.votes), options)
     options, chosen = _completed(options, votes)
     neighbours = Neighbours(options.votes_per_unit, options.adjacency)
     # Of all that is made only the table for a gate takes time, once for each noise.
-    title = f"{len(votes)} queries: building a table for a gate or a noisy epsilon"
+    title = f"{len(votes)} queries: building a table for a gate"
     with Screen("pate").bar(title, percent=True, late=True) as progress:
         found = account(
             votes,
@@ -72,7 +66,6 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
             bounds=cast("Sequence[BoundName]", options.bounds or ()),
             margins=_margins(votes, options),
             gate=options.gate,
-            sanitised=options.sanitised,
         )
     return {
         "answered": found.answered,
@@ -88,9 +81,7 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
         "observer": "public",
         "noise": "discrete" if options.discrete else "continuous",
         "orders": ORDERS.tolist(),
-        "publish": PUBLISH
-        | ({"gate": _gate(found, options)} if options.gate else {})
-        | ({"sanitised": _sanitised(found.sanitised)} if found.sanitised else {}),
+        "publish": PUBLISH | ({"gate": _gate(found, options)} if options.gate else {}),
     }
 
 
@@ -109,16 +100,6 @@ def _gate(found: Account, options: AccountOptions) -> dict[str, Any] | None:
         f"--gate-order {gate.order:g} --gate-share {share:.4g}",
         "meaning": "a guarantee for other, private votes, if these are public: the least epsilon at "
         "which a gate would open with 95 % for votes like these; it follows from them",
-    }
-
-
-def _sanitised(noisy: Sanitised) -> dict[str, Any]:
-    """Return the 2018 paper's noisy release, priced soundly and as published."""
-    return asdict(noisy) | {
-        "meaning": "what a noisy data-dependent epsilon (smooth sensitivity, Gaussian noise) states at "
-        "noise 0, its own price and the chance that it is too low included; half of the draws state "
-        "more. It follows from the votes: publish it for votes that are public",
-        "published_meaning": "the same by Theorem 23 of 2018; too small, NOT a bound",
     }
 
 
@@ -162,13 +143,6 @@ def show(found: dict[str, Any]) -> None:
         lines = (lines[0], told, *lines[1:])
     if gate := found["publish"].get("gate"):
         told = f"gate: epsilon {rounded_up(gate['epsilon'])}, {gate['meaning']}: {gate['options']}"
-        lines += (told,)
-    if noisy := found["publish"].get("sanitised"):
-        told = (
-            f"sanitised: epsilon {rounded_up(noisy['epsilon'])} (order {noisy['order']:g}, beta "
-            f"{noisy['beta']:.4g}, sigma {noisy['sigma']:.4g}), {noisy['meaning']}; as published "
-            f"{rounded_up(noisy['published'])}: {noisy['published_meaning']}"
-        )
         lines += (told,)
     for line in lines:
         console.print(line, soft_wrap=True, markup=False)

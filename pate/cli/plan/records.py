@@ -44,19 +44,12 @@ _SHARED: Final = {each.name for each in fields(PlanOptions)} & {
 
 @dataclass(frozen=True)
 class RecordsReport:
-    """A plan.
-
-    Attributes:
-        options: of the command.
-        spec: the campaign that a server would have of it.
-        said: what the server would say of its noise.
-        rows: numbers of representatives, each with what is expected of it.
-    """
+    """A plan."""
 
     options: PlanOptions
-    spec: CampaignSpec
-    said: str
-    rows: list[RecordsPlan]
+    spec: CampaignSpec  # the campaign that a server would have of it
+    said: str  # what the server would say of its noise
+    rows: list[RecordsPlan]  # numbers of representatives, each with what is expected of it
 
     @classmethod
     def of(cls, options: PlanOptions) -> RecordsReport:

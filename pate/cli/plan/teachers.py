@@ -52,31 +52,20 @@ _NUMBERS: Final = tuple(each.name for each in fields(ParameterOptions))
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanReport:
-    """A plan in numbers.
-
-    Attributes:
-        options: of the command.
-        spec: the campaign that a server would have of it.
-        population: of the expectations.
-        votes_per_unit: k.
-        plans: ``given`` (what was typed, the rest as the server has it), ``best`` (what was found) and
-            ``enough`` (the most accurate of that many labels); None where there is none.
-        enough: number of labels sufficient for all classes, at most the size of the public set.
-        floor: accuracy below which labels are taken for noise.
-        search: for the best settings, or None if there was none.
-        notes: warnings, for people.
-        others: what the plans give by other assumptions that are as likely; none for a proxy.
-    """
+    """A plan in numbers."""
 
     options: PlanOptions
-    spec: CampaignSpec
+    spec: CampaignSpec  # the campaign that a server would have of it
     population: Population
     votes_per_unit: int
+    # ``given`` (what was typed, the rest as the server has it), ``best`` (what was found) and
+    # ``enough`` (the most accurate of that many labels); None where there is none
     plans: Mapping[str, Plan | None]
-    enough: int
-    floor: float
-    search: Search | None
+    enough: int  # number of labels sufficient for all classes, at most the size of the public set
+    floor: float  # accuracy below which labels are taken for noise
+    search: Search | None  # for the best settings, or None if there was none
     notes: tuple[str, ...]
+    # what the plans give by other assumptions that are as likely; none for a proxy
     others: Mapping[str, tuple[Plan, ...]]
 
     @property

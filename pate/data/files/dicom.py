@@ -16,7 +16,7 @@ import numpy as np
 
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import Raw
-from pate.data.files import csv_lines, dicom_image, parquet
+from pate.data.files import dicom_image, lines, parquet
 from pate.data.files.dicom_image import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
 from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
@@ -65,36 +65,26 @@ def holds_dicom(path: Path) -> bool:
 
 
 def read_dicom(
-    path: Path,
+    path: Path,  # one file, a folder, or a DICOMDIR, which stands for the folder that it is in
     *,
+    # the values that become black and white, after each file's own slope and intercept
     window: Window | None = None,
+    # CSV or Parquet with a column ``StudyInstanceUID`` or ``SOPInstanceUID``; None: the folders directly
+    # in ``path`` name the classes
     table: Path | None = None,
-    label: str | None = None,
+    label: str | None = None,  # its column of classes
+    # ``PatientID``, which is the default, ``StudyInstanceUID`` or ``SeriesInstanceUID``
     group: str | None = None,
-    columns: Sequence[str] = (),
-    flat: bool = False,
+    columns: Sequence[str] = (),  # its columns of several labels, or of a number
+    flat: bool = False,  # whether neither classes nor groups are wanted, as of a public set
+    # collects unusable files and frames; None: the first of them is an error
     odd: Odd | None = None,
+    # how the table writes its cells; its words for no value are those of headers, too
     reading: Reading = PLAIN,
 ) -> Raw:
     """Return the frames at ``path``, with their groups, and classes or cells.
 
     The headers are read at once; pixels only with the stream, one file at a time.
-
-    Args:
-        path: one file, a folder, or a DICOMDIR, which stands for the folder that it is in.
-        window: the values that become black and white, after each file's own slope and intercept.
-        table: CSV or Parquet with a column ``StudyInstanceUID`` or ``SOPInstanceUID``; None: the folders
-            directly in ``path`` name the classes.
-        label: its column of classes.
-        group: ``PatientID``, which is the default, ``StudyInstanceUID`` or ``SeriesInstanceUID``.
-        columns: its columns of several labels, or of a number.
-        flat: whether neither classes nor groups are wanted, as of a public set.
-        odd: collects unusable files and frames; None: the first of them is an error.
-        reading: how the table writes its cells; its words for no value are those of headers, too.
-
-    Raises:
-        DataError: if there are no files, or too many, or the table cannot be read.
-        UsageError: for options that do not go together.
     """
     if group is not None and group not in _GROUPS:
         raise UsageError(f"of DICOM files --group takes {', '.join(_GROUPS)}, not {group!r:.80}")
@@ -159,11 +149,7 @@ def _frames(
 
 
 def _pixels_of(file: _File, window: Window | None) -> Generator[NDArray[np.uint8], None, None]:
-    """Yield each frame of a file.
-
-    Raises:
-        UnusableRecordError: if it cannot be read, or has fewer frames than its header says.
-    """
+    """Yield each frame of a file."""
     why = "a frame is missing"
     try:
         with file.path.open("rb") as opened:
@@ -203,11 +189,7 @@ def _headers(path: Path, odd: Odd | None, *, by_folder: bool) -> Iterator[_File]
 
 
 def _header_of(file: Path) -> Header:
-    """Return the header of a file.
-
-    Raises:
-        UnusableRecordError: if it cannot be used.
-    """
+    """Return the header of a file."""
     try:
         if not _says_so(file):
             raise UnusableError("it is no DICOM file")
@@ -245,9 +227,7 @@ def _labels(
     table: Path, label: str | None, columns: Sequence[str], odd: Odd | None, reading: Reading
 ) -> list[tuple[str, str, dict[str, str]]]:
     """Return for each wanted column its name, the header's value that it goes by, and cells by that."""
-    read = (
-        parquet.read_parquet if table.name.casefold().endswith(".parquet") else csv_lines.read_csv
-    )
+    read = parquet.read_parquet if table.name.casefold().endswith(".parquet") else lines.read_csv
     if not table.is_file():
         raise DataError(f"there is no file at {table}: --dicom-labels")
     wanted = set(map(clean_name, filter(None, (*_KEYS, *columns, label))))

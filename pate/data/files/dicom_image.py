@@ -148,11 +148,7 @@ def is_dicom(content: bytes) -> bool:
 
 
 def read_header(file: BinaryIO) -> Header:
-    """Return the header of a file that is open for reading.
-
-    Raises:
-        UnusableError: if it has no image, or one that cannot be read.
-    """
+    """Return the header of a file that is open for reading."""
     from pydicom.filereader import read_partial
 
     # Its messages quote values of the file.
@@ -304,14 +300,8 @@ def _element(file: BinaryIO, *, implicit: bool, little: bool) -> tuple[int, bool
 def frames(file: BinaryIO, header: Header, window: Window | None) -> Iterator[NDArray[np.uint8]]:
     """Yield the frames of a file, (height, width, 1 or 3) each, one at a time.
 
-    Args:
-        file: open for reading.
-        header: of it.
-        window: the values that become black and white, after the file's own slope and intercept; not used
-            for grey values of 8 bits, nor for colours.
-
-    Raises:
-        UnusableError: if there is no window for deep values, or a frame cannot be read.
+    The window is of values after the file's own slope and intercept; colours and grey values of 8 bits need
+    none.
     """
     if header.deep and window is None:
         raise UnusableError(f"the image {DEEP}")
@@ -376,11 +366,7 @@ def _read(file: BinaryIO, start: int, length: int) -> bytes:
 
 
 def _parts(file: BinaryIO, header: Header) -> list[list[tuple[int, int]]]:
-    """Return, for each compressed frame, where in the file its parts lie, and their lengths.
-
-    Raises:
-        UnusableError: if they cannot be told apart, or are too long for the frame.
-    """
+    """Return, for each compressed frame, where in the file its parts lie, and their lengths."""
     size = file.seek(0, os.SEEK_END)
     file.seek(header.start)
     found: list[tuple[int, int]] = []

@@ -1,7 +1,9 @@
-"""Folders of image files: one folder per class, or a flat folder without labels."""
+"""Images in folders, one folder per class or flat, and in IDX files, the format of MNIST."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ import numpy as np
 
 from pate.data.files.pictures import read_picture, told_size
 from pate.data.labels import plain_name
-from pate.data.limits import require_room
+from pate.data.limits import most_bytes, read_at_most, require_room
 from pate.data.odd import Odd, Unusable, judged, usable
 from pate.data.values import Images
 from pate.errors import DataError
@@ -32,11 +34,7 @@ _LITTER: Final = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 
 
 def entries(folder: Path) -> list[Path]:
-    """Return a folder's entries, sorted by name, without hidden files and those of desktop environments.
-
-    Raises:
-        DataError: if it cannot be listed.
-    """
+    """Return a folder's entries, sorted by name, without hidden files and those of desktop environments."""
     try:
         found = sorted(folder.iterdir(), key=lambda path: path.name)
     except OSError as error:
@@ -55,15 +53,7 @@ def holds_images(folder: Path) -> bool:
 
 
 def class_files(folder: Path, odd: Odd | None = None) -> list[tuple[str, Path]]:
-    """Return the class name and path of every image in a folder of class folders.
-
-    Args:
-        folder: with one folder per class.
-        odd: collects files that are no images; None: they are errors.
-
-    Raises:
-        DataError: if a class folder holds something that is no image.
-    """
+    """Return the class name and path of every image in a folder of class folders."""
     return [
         (plain_name(home.name), path)
         for home in entries(folder)
@@ -73,21 +63,13 @@ def class_files(folder: Path, odd: Odd | None = None) -> list[tuple[str, Path]]:
 
 
 def all_files(folder: Path) -> list[Path]:
-    """Return every image of a folder, flat or in class folders, by name.
-
-    Raises:
-        DataError: if a class folder holds something that is no image.
-    """
+    """Return every image of a folder, flat or in class folders, by name."""
     flat = [path for path in entries(folder) if is_image_file(path)]
     return flat + [path for _, path in class_files(folder)]
 
 
 def sizes_differ(folder: Path) -> bool:
-    """Return whether images in class folders have several heights or widths, by their headers.
-
-    Raises:
-        DataError: if a folder cannot be listed.
-    """
+    """Return whether images in class folders have several heights or widths, by their headers."""
     first: tuple[int, int] | None = None
     for _, path in class_files(folder, Odd()):
         told = told_size(path)
@@ -100,18 +82,9 @@ def sizes_differ(folder: Path) -> bool:
 def read_images(
     paths: Sequence[Path], window: Window | None = None, odd: Odd | None = None
 ) -> Images:
-    """Return the images of files that all have one size.
+    """Return the images of files that all have one size: greyscale if all files are, else RGB.
 
-    Images are greyscale if all files are, else RGB.
-
-    Args:
-        paths: of the files.
-        window: the values that become black and white in files of more than 8 bits a pixel, whatever
-            values a file has; None: such files are refused.
-        odd: notes the files of which something is lost in reading.
-
-    Raises:
-        DataError: if a file is damaged, of another size, or of a kind that is not read.
+    Files of more than 8 bits a pixel are read by ``window``; without one they are refused.
     """
     if not paths:
         raise DataError("there are no image files")
@@ -144,15 +117,6 @@ def read_fitting(
 
     Each file is judged by itself. Without a size, before the campaign is known, the most frequent one
     is used.
-
-    Args:
-        paths: of the files.
-        odd: collects the excluded files.
-        size: height, width and channels, or None.
-        window: as of :func:`read_images`.
-
-    Raises:
-        DataError: if none of them can be read.
     """
     if size is None:
         sizes = Counter(found for path in paths if (found := told_size(path)) is not None)
@@ -220,3 +184,67 @@ def _only_images(folder: Path, odd: Odd | None = None) -> list[Path]:
                 f"{folder.name}/{path.name}",
             )
     return found
+
+
+# IDX files, plain or packed with gzip.
+#
+# Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database of handwritten digits", file formats.
+
+#: Some archives of MNIST have a dot in place of the second hyphen.
+_IMAGES: Final = re.compile(r"images([-.])idx3-ubyte(?:\.gz)?\Z")
+
+
+def is_idx_images(path: Path) -> bool:
+    """Return whether a file has IDX images, by its name."""
+    return _IMAGES.search(path.name) is not None
+
+
+def image_files(folder: Path) -> list[Path]:
+    """Return the IDX image files of a folder by name; an unpacked file takes precedence over its ``.gz``."""
+    found = {path.name: path for path in folder.iterdir() if path.is_file() and is_idx_images(path)}
+    return [
+        path
+        for name, path in sorted(found.items())
+        if not (name.endswith(".gz") and name.removesuffix(".gz") in found)
+    ]
+
+
+def labels_beside(images: Path) -> Path:
+    """Return the file of labels that belongs to a file of images."""
+    own = _IMAGES.search(images.name)
+    signs = ".-" if own is not None and own[1] == "." else "-."
+    stems = [_IMAGES.sub(f"labels{sign}idx1-ubyte", images.name) for sign in signs]
+    for name in (*stems, *(f"{stem}.gz" for stem in stems)):
+        if (images.parent / name).is_file():
+            return images.parent / name
+    raise DataError(
+        f"{images} has no labels beside it; put {stems[0]} or {stems[0]}.gz in that folder"
+    )
+
+
+def read_idx_images(path: Path) -> NDArray[np.uint8]:
+    """Return (n, height, width, 1) uint8 pixels."""
+    return _read(path, axes=3)[..., np.newaxis]
+
+
+def read_idx_labels(path: Path) -> list[str]:
+    """Return one class name, a number from 0 to 255, per record."""
+    return [str(value) for value in _read(path, axes=1).tolist()]
+
+
+def _read(path: Path, *, axes: int) -> NDArray[np.uint8]:
+    head = 4 + 4 * axes
+    start = read_at_most(path, head)
+    # Two zero bytes, 8 for unsigned bytes, the number of axes; then one big-endian size each.
+    if len(start) < head or start[:4] != bytes([0, 0, 8, axes]):
+        raise DataError(f"{path} is not an IDX file of unsigned bytes with {axes} axes")
+    shape = [int.from_bytes(start[at : at + 4], "big") for at in range(4, head, 4)]
+    wanted = head + math.prod(shape)  # Python integers: forged sizes cannot wrap
+    if wanted > most_bytes(path):
+        raise DataError(f"{path} is truncated: its header promises {wanted} bytes; copy it again")
+    require_room(path, wanted)
+    content = read_at_most(path, wanted + 1)
+    if len(content) != wanted:
+        state = "truncated" if len(content) < wanted else "longer than its header says"
+        raise DataError(f"{path} is {state}: {wanted} bytes were promised; copy it again")
+    return np.frombuffer(content, dtype=np.uint8, offset=head).reshape(shape)

@@ -60,16 +60,8 @@ _WHOLE: Final = re.compile(r"-?[0-9]+", re.ASCII)
 class Archive:
     """An open ``.npz`` file whose arrays are checked before they are read.
 
-    Args:
-        path: of the file.
-        odd: collects unusable records; None: they are errors.
-        reading: its owner's words for no value, in labels and groups.
-        label: name of the array of labels, or None for the usual ones.
-        public: whether only images are wanted, so that no labels say which of several are meant.
-
-    Raises:
-        DataError: if it is not an archive, is truncated, has two members for one array, or is too large
-            unpacked.
+    ``label`` names the array of labels, None the usual ones. Of a ``public`` set only the images are wanted,
+    so that no labels say which of several arrays are meant.
     """
 
     def __init__(
@@ -100,14 +92,7 @@ class Archive:
         require_room(path, sum(member.file_size for member in members))
 
     def images(self, window: Window | None = None) -> Images:
-        """Return the images of a public set, all of which must be usable.
-
-        Args:
-            window: as below.
-
-        Raises:
-            DataError: as below.
-        """
+        """Return the images of a public set, all of which must be usable."""
         array = self._one_of(self._keys[0])
         deep = array.dtype.kind in "iu" and array.dtype.itemsize > 1
         pixels, _ = as_pixels(array, self._path, window, None, deep=deep)
@@ -116,12 +101,7 @@ class Archive:
     def usable_images(self, window: Window | None = None) -> tuple[Images, NDArray[np.bool_]]:
         """Return the images, each read by its own pixels, and (n,) which of them are usable.
 
-        Args:
-            window: the values that become black and white in images of whole numbers; None: they must
-                lie within 0 to 255.
-
-        Raises:
-            DataError: if there are none, or they have NaN or values out of range.
+        Whole numbers are read by the window; without one they must lie within 0 to 255.
         """
         array = self._one_of(self._keys[0])
         pixels, good = as_pixels(array, self._path, window, self._odd, deep=window is not None)
@@ -133,12 +113,7 @@ class Archive:
     ) -> tuple[int, Callable[[], Iterator[NDArray[np.uint8] | None]]]:
         """Return the number of images, and what yields them in order, None for an unusable one.
 
-        Args:
-            window: as of :meth:`images` for a public set, whose array's type says how deep images are, else
-                of :meth:`usable_images`.
-
-        Raises:
-            DataError: if there are none, or of another shape.
+        How deep the images of a public set are, the array's type says.
         """
         array = _as_images(self._one_of(self._keys[0]), self._path)
         of_type = array.dtype.kind in "iu" and array.dtype.itemsize > 1
@@ -152,11 +127,7 @@ class Archive:
         return "embeddings" in self._members
 
     def embeddings(self) -> Embeddings | None:
-        """Return the embeddings, None if the archive has images.
-
-        Raises:
-            DataError: if they are of another type or shape, or made by no known kind of encoder.
-        """
+        """Return the embeddings, None if the archive has images."""
         if not self.has_embeddings:
             return None
         values = self._read("embeddings")
@@ -178,12 +149,7 @@ class Archive:
         return key
 
     def labels(self) -> list[str]:
-        """Return one class name per record.
-
-        Raises:
-            DataError: if the array is absent, has NaN, or an index outside ``classes``; or a name in
-                ``classes`` is a whole number other than its index.
-        """
+        """Return one class name per record."""
         array = _flat(self._one_of(self._keys[1]), "labels", self._path)
         names = self._identities(array, "labels")
         listed = self.declared_classes()
@@ -211,11 +177,7 @@ class Archive:
         return [found.get(name, name) for name in names]
 
     def cells(self, key: str) -> list[str]:
-        """Return the values of one array, or one column of ``labels`` that ``classes`` names, as text.
-
-        Raises:
-            DataError: if there is neither, or the array has another shape.
-        """
+        """Return the values of one array, or one column of ``labels`` that ``classes`` names, as text."""
         if key in self._members:
             return _as_texts(_flat(self._read(key), key, self._path), key, self._path, self._odd)
         listed = self.declared_classes() or []
@@ -229,11 +191,7 @@ class Archive:
         )
 
     def declared_classes(self) -> list[str] | None:
-        """Return the class list of the archive, or None.
-
-        Raises:
-            DataError: if it cannot be read.
-        """
+        """Return the class list of the archive, or None."""
         if "classes" not in self._members:
             return None
         array = _flat(self._read("classes"), "classes", self._path)
@@ -242,11 +200,7 @@ class Archive:
     def groups(self, key: str | None) -> NDArray[np.str_] | None:
         """Return the group of each record, "" for none, or None if the archive has no groups.
 
-        Args:
-            key: name of the array, which must then exist, or None for ``groups`` if it is there.
-
-        Raises:
-            DataError: if the array is absent, or a group is missing.
+        The array of a ``key`` must exist; without a key it is ``groups``, if that is there.
         """
         if key is None and "groups" not in self._members:
             return None
@@ -270,9 +224,8 @@ class Archive:
     def _keys(self) -> tuple[Sequence[str], Sequence[str]]:
         """Names of the array of images, and of that of labels: the first of each that is there.
 
-        Raises:
-            DataError: if there are several sets of images, and nothing says which one is meant. Only for a
-                party's own records, where it is said on the screen, are those of ``train`` taken.
+        Several sets of images are refused if nothing says which one is meant. Only for a party's own records,
+        where it is said on the screen, are those of ``train`` taken.
         """
         stated = None if self._label is None else (self._label,)
         parts = [each for each in _PARTS if each[0] in self._members]
@@ -391,9 +344,6 @@ def _in_bytes(
     Of deep images whole numbers are read by the window. Otherwise values within [0, 1] are scaled, whole
     numbers within 0 to 255 are bytes, and other whole numbers are read by the window. None of this
     depends on the array's type.
-
-    Raises:
-        UnusableRecordError: if it is unusable.
     """
     if not picture.size:
         return picture.astype(np.uint8)

@@ -39,17 +39,6 @@ def read_parquet(
 
     A file of some kilobytes may contain billions of cells, or one long text a million times. So its
     rows are counted before any is read, and a repeated text is unpacked once.
-
-    Args:
-        path: of the file.
-        odd: collects unreadable cells; None: they are errors.
-        text: a column of long texts, as of :func:`~pate.data.files.csv_lines.read_csv`.
-        reading: how the file writes its cells.
-        wanted: as of :func:`~pate.data.files.csv_lines.read_csv`.
-
-    Raises:
-        DataError: if it is damaged or truncated, a wanted column is of another kind, or cells are too many or
-            too long.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -81,11 +70,7 @@ def read_parquet(
 
 
 def require_no_parts(folder: Path) -> None:
-    """Refuse a table in parts, which are files as Spark writes them, or folders by the value of a column.
-
-    Raises:
-        DataError: for such a folder; it says how to join them.
-    """
+    """Refuse a table in parts, which are files as Spark writes them, or folders by the value of a column."""
     parts = [
         path.name
         for path in entries(folder)
@@ -213,15 +198,7 @@ def _bytes_of_texts(chunk: pa.Array) -> int:
 
 
 def _cells(table: TextTable, name: str, chunk: pa.Array, held: int, first: int) -> list[str]:
-    """Return the cells of a part of a column as text; ``held`` bytes were unpacked before.
-
-    Args:
-        table: that they belong to.
-        name: of the column.
-        chunk: the part.
-        held: see above.
-        first: row of the table with which the part begins.
-    """
+    """Return the cells of a part of a column, from row ``first`` on; ``held`` bytes were unpacked before."""
     import pyarrow as pa
 
     # A long text that is not UTF-8 is refused by its own reader, which names the record.

@@ -78,30 +78,18 @@ class DeepImagesError(UnusableRecordError):
 
 
 class Picture(NamedTuple):
-    """What is read of a file.
+    """What is read of a file."""
 
-    Attributes:
-        pixels: (height, width, 1 or 3) uint8, upright, black as 0.
-        notes: what is lost in reading it.
-    """
-
-    pixels: NDArray[np.uint8]
-    notes: tuple[str, ...]
+    pixels: NDArray[np.uint8]  # (height, width, 1 or 3) uint8, upright, black as 0
+    notes: tuple[str, ...]  # what is lost in reading it
 
 
 @contextlib.contextmanager
 def opened(file: Path | BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
     """Open a picture, and let any failure until it is closed be one error, with one line.
 
-    Pillow decodes when pixels are asked for, so what is done with them belongs into the ``with``.
-
-    Args:
-        file: its path, or its bytes as a file.
-        formats: that are read, by their names in Pillow.
-
-    Raises:
-        DataError: if it cannot be opened, has another format or too many pixels (Pillow's bound, 89
-            million), or is damaged. Errors of this project that are raised within pass.
+    Pillow decodes when pixels are asked for, so what is done with them belongs into the ``with``. Pillow's
+    bound is 89 million pixels. Errors of this project that are raised within pass.
     """
     name = str(file) if isinstance(file, Path) else "the image"
     try:
@@ -130,15 +118,7 @@ def read_picture(path: Path, window: Window | None) -> Picture:
 
     It stands upright by its EXIF, XMP or TIFF orientation; transparent parts lie on black; where a TIFF
     says that 0 is white it is inverted, after the window, as in DICOM. Colour profiles are not applied.
-
-    Args:
-        path: of the file.
-        window: the values that become black and white in grey files of 9 to 16 bits or with a sign,
-            whatever values a file has; None: such files are refused.
-
-    Raises:
-        DeepImagesError: for a deep file without a window.
-        DataError: if it is damaged, or of a kind that is not read.
+    Grey files of 9 to 16 bits or with a sign are read by the window; without one they are refused.
     """
     with opened(path) as image:
         notes = []
@@ -172,12 +152,7 @@ def read_picture(path: Path, window: Window | None) -> Picture:
 
 
 def told_size(path: Path, *, upright: bool = True) -> Size | None:
-    """Return height, width and channels by a file's header, None if it cannot be read.
-
-    Args:
-        path: of the file.
-        upright: whether the height is that of the upright picture.
-    """
+    """Return height, width and channels by a file's header, None if it cannot be read."""
     try:
         with opened(path) as image:
             width, height = image.size
@@ -216,12 +191,7 @@ def grey_by(
 ) -> NDArray[np.uint8]:
     """Return a grey picture, (height, width, 1), of (height, width) values of 8 or 16 bits.
 
-    Args:
-        values: as they are in the file.
-        window: of what is ``slope`` times a value and ``intercept``.
-        slope: of the file.
-        intercept: of the file.
-        inverted: whether the window's low end is white.
+    The window is of ``slope`` times a value and ``intercept``; inverted, its low end is white.
     """
     # By a table of all values, which is smaller than a large image as floats.
     plain = np.dtype(f"u{values.dtype.itemsize}")
@@ -232,11 +202,7 @@ def grey_by(
 
 
 def _deep_values(image: Image.Image, path: Path) -> Callable[[], NDArray[np.integer]] | None:
-    """Return what reads the grey values of a picture that needs a window; None if it needs none.
-
-    Raises:
-        DataError: for pixels that are not read.
-    """
+    """Return what reads the grey values of a picture that needs a window; None if it needs none."""
     tiff = image.tag_v2 if isinstance(image, TiffImageFile) else {}
     signed, coded = tiff.get(_SAMPLE_FORMAT) == _SIGNED, _coded(image)
     most = 255
@@ -282,9 +248,7 @@ def _shallow_pixels(image: Image.Image) -> tuple[NDArray[np.uint8], bool]:
 def _side_up(image: Image.Image, *, decoded: bool = True) -> int:
     """Return how a picture lies in its file, by EXIF, XMP or TIFF: 1 to 8, 1 for upright.
 
-    Args:
-        image: of the file.
-        decoded: whether its pixels are; a PNG is only decoded if something stands behind them.
+    A PNG is only decoded if something stands behind its pixels, unless they are ``decoded`` already.
     """
     plain = not decoded and isinstance(image, PngImageFile) and not _says_more(image)
     exif = Image.Image.getexif(image) if plain else image.getexif()

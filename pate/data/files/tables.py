@@ -49,29 +49,18 @@ _NAMELESS: Final = re.compile(r"Unnamed: [0-9]+(?:_level_[0-9]+)?|__index_level_
 
 @dataclass(frozen=True)
 class TextTable:
-    """The cells of a file as text, column by column, "" for empty ones.
-
-    Attributes:
-        path: of the file, for messages.
-        columns: n cells by column name, in the order of the file.
-        lines: of a CSV file, the line on which each record begins.
-        odd: collects unreadable cells and lines; None: they are errors.
-        text: the column of long texts, whose cells are as they are in the file; None if there is none.
-        reading: how the file writes its cells.
-        typed: whether the file has numbers as such, and not only as text.
-        names: of all of the file's columns, also of those that were not read; () if all were.
-
-    Raises:
-        UsageError: if it has, and points are to be of thousands.
-    """
+    """The cells of a file as text, column by column, "" for empty ones."""
 
     path: Path
-    columns: dict[str, list[str]]
-    lines: Sequence[int] | None = None
+    columns: dict[str, list[str]]  # n cells by column name, in the order of the file
+    lines: Sequence[int] | None = None  # of a CSV file, the line on which each record begins
+    # collects unreadable cells and lines; None: they are errors
     odd: Odd | None = field(default=None, compare=False)
+    # the column of long texts, whose cells are as they are in the file; None if there is none
     text: str | None = None
-    reading: Reading = PLAIN
-    typed: bool = False
+    reading: Reading = PLAIN  # how the file writes its cells
+    typed: bool = False  # whether the file has numbers as such, and not only as text
+    # of all of the file's columns, also of those that were not read; () if all were
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -90,16 +79,7 @@ class TextTable:
         return f"record {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
     def column(self, name: str, role: str) -> list[str]:
-        """Return one column's cells, "" for missing if problems are collected.
-
-        Args:
-            name: of the column.
-            role: ``label`` or ``group``, for the message.
-
-        Raises:
-            DataError: if there is no such column, a cell of it is missing, or an array of it
-                would be too large.
-        """
+        """Return one column's cells, "" for missing if problems are collected."""
         held = self.cells(name, role)
         # 12 and 12.0 are one class, and one patient: otherwise a patient could have two teachers.
         names = self.reading.identities(held, labels=role == "label")
@@ -146,18 +126,9 @@ class TextTable:
     ) -> Table:
         """Return the columns that are not in ``without``, as numbers or categories.
 
-        Args:
-            without: columns to leave out.
-            as_text: columns that are categories even if every cell of them is a number, with usual words
-                for no value as they are.
-            numeric: kind of each column by the schema; other columns are excluded. None: inferred from
-                the cells.
-            notes: collects cells and columns that may be read otherwise than intended; None: as problems are.
-
-        Raises:
-            DataError: if no column is left, a number is infinite, a column seems to be of numbers in another
-                format and problems are not collected, or arrays of the columns would be too large.
-            SchemaError: if the schema has none of the columns, or a cell of a column of numbers is not one.
+        Columns ``as_text`` are categories even if every cell of them is a number, with usual words for
+        no value as they are. ``numeric`` has the kinds by the schema, and other columns are excluded;
+        without it they are inferred. ``notes`` collects what may be read otherwise than intended.
         """
         left = set(map(clean_name, without))
         names = tuple(name for name in self.columns if name not in left)
@@ -198,11 +169,7 @@ class TextTable:
         return [f"{what}: name those that are features ({listed(names)})"] if names else []
 
     def _parses(self, name: str) -> bool:
-        """Return whether all cells of a column are numbers, or words for no value.
-
-        Raises:
-            DataError: if they seem to be in another format, and problems are not collected.
-        """
+        """Return whether all cells of a column are numbers, or words for no value."""
         cells = set(self.columns[name])
         if all(self.reading.number(cell) is not None for cell in cells):
             return True
@@ -286,11 +253,7 @@ def is_named(name: str) -> bool:
 
 
 def column_names(path: Path, written: Sequence[str]) -> list[str]:
-    """Return the names of a file's columns; an empty one is called as pandas calls it.
-
-    Raises:
-        DataError: if two are equal.
-    """
+    """Return the names of a file's columns; an empty one is called as pandas calls it."""
     names = [clean_name(name) or f"Unnamed: {at}" for at, name in enumerate(written)]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -313,17 +276,7 @@ def is_utf8(text: str) -> bool:
 
 
 def clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) -> list[str]:
-    """Return cells as :func:`~pate.data.labels.clean_name` makes them; long texts as they are.
-
-    Args:
-        table: that they belong to.
-        name: of the column.
-        cells: of it, from row ``first`` on.
-        first: see above.
-
-    Raises:
-        DataError: if one is too long, and problems are not collected.
-    """
+    """Return cells as :func:`~pate.data.labels.clean_name` makes them; long texts as they are."""
     if name == table.text:
         return list(cells)
     odd, clean = table.odd, {cell: clean_name(cell) for cell in set(cells)}

@@ -13,7 +13,7 @@ import numpy as np
 
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import Raw
-from pate.data.files import csv_lines, json_lines, parquet, tables
+from pate.data.files import lines, parquet, tables
 from pate.data.files.images import entries
 from pate.data.labels import clean_name, plain_name
 from pate.data.limits import read_at_most
@@ -39,33 +39,20 @@ _NOT_UTF8: Final = "the text is not UTF-8"
 
 
 def read_texts(
+    # a file with a column of texts, a folder with one such file, or with class folders of ``.txt`` files
     path: Path,
-    column: str | None,
+    column: str | None,  # of the texts; None for files of one text each
     *,
+    # the column of the classes; the folders of ``.txt`` files name theirs
     label: str | None = None,
-    group: str | None = None,
-    columns: Sequence[str] = (),
+    group: str | None = None,  # the column of the patients
+    columns: Sequence[str] = (),  # of several labels, or of a number
+    # whether a folder of ``.txt`` files without classes will do, as for a public set
     flat: bool = False,
-    odd: Odd | None = None,
-    reading: Reading = PLAIN,
+    odd: Odd | None = None,  # collects unusable records; None: the first of them is an error
+    reading: Reading = PLAIN,  # how a table writes its cells
 ) -> Raw:
-    """Return the texts at ``path``, with their classes, groups or cells where a column names them.
-
-    Args:
-        path: a file with a column of texts, a folder with one such file, or with class folders of
-            ``.txt`` files.
-        column: of the texts; None for files of one text each.
-        label: the column of the classes; the folders of ``.txt`` files name theirs.
-        group: the column of the patients.
-        columns: of several labels, or of a number.
-        flat: whether a folder of ``.txt`` files without classes will do, as for a public set.
-        odd: collects unusable records; None: the first of them is an error.
-        reading: how a table writes its cells.
-
-    Raises:
-        DataError: if there are no texts, or the file cannot be read.
-        UsageError: for a table without ``column``, or columns of a folder.
-    """
+    """Return the texts at ``path``, with their classes, groups or cells where a column names them."""
     if path.is_dir():
         files = _files(path, odd, flat=flat)
         if files:
@@ -131,11 +118,9 @@ def _of_table(
             path, odd, text=column, reading=reading, wanted=wanted.__contains__
         )
     elif "json" in name.removesuffix(".gz").rpartition(".")[2]:
-        table = json_lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
+        table = lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
     else:
-        table = csv_lines.read_csv(
-            path, odd, text=column, reading=reading, wanted=wanted.__contains__
-        )
+        table = lines.read_csv(path, odd, text=column, reading=reading, wanted=wanted.__contains__)
     held = table.cells(column, "text")
 
     def stream() -> Iterator[str | None]:
@@ -171,11 +156,7 @@ def _of_files(path: Path, files: Sequence[tuple[str, Path]], odd: Odd | None) ->
 
 
 def _text_of(file: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        DataError: if it cannot be used.
-    """
+    """Return the text of a file."""
     # A character has at most 4 bytes; one more tells a longer file.
     content = read_at_most(file, 4 * LONGEST + 4)
     try:
@@ -191,11 +172,7 @@ def _text_of(file: Path) -> str:
 
 
 def _checked(text: str, where: str) -> str:
-    """Return a usable text.
-
-    Raises:
-        UnusableRecordError: for another.
-    """
+    """Return a usable text."""
     if why := usable_text(text):
         raise UnusableRecordError(f"{where}: {why}; correct it or take it out", why)
     return text

@@ -1,16 +1,25 @@
-"""One-time bundles, a party's keys for one sum with shares of its secrets, and the rounds that use them."""
+"""Bundles: who they are made for, a party's one-time keys with shares of its secrets, and the rounds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pate.errors import ProtocolError, QuorumError
 from pate.masking.announced import check_consents
+from pate.masking.context import Member, Roster
 from pate.masking.encoding import SIGNATURE_BYTES, check_bytes, decode, digest, encode, whole
-from pate.masking.graph import Degree, Graph
-from pate.masking.keys import Keys, OneTime, check_signature, check_unlike, commitment, seal
+from pate.masking.graph import COMPLETE_UP_TO, Degree, Graph
+from pate.masking.keys import (
+    Keys,
+    OneTime,
+    check_point,
+    check_signature,
+    check_unlike,
+    commitment,
+    seal,
+)
 from pate.masking.shamir import from_bytes, to_bytes
 
 if TYPE_CHECKING:
@@ -18,25 +27,144 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from pate.masking.ahead.roster import BundleRoster
     from pate.masking.context import Context
+
+#: Most parties of a roster. The proof needs that everybody masks with everybody.
+MOST_PARTIES: Final = COMPLETE_UP_TO
+
+
+def takes_consent(parties: int, threshold: int, colluders: int, *, noisy: bool) -> bool:
+    """Return whether a sum needs a step in which the parties sign the list of survivors.
+
+    Without it a lying server may show each party another list. It then still sees one sum at most.
+    That sum has at least t - c honest parties if n - c > (n - t)(n - t + 1); otherwise it may have
+    as few as two (docs/proofs/envelopes.md, section 5). Exact sums of several campaigns are kept
+    apart by their lists, so they take consent unless nobody may be missing.
+
+    >>> takes_consent(5, 4, 1, noisy=True), takes_consent(5, 3, 0, noisy=True)
+    (False, True)
+    >>> takes_consent(25, 17, 8, noisy=True), takes_consent(25, 22, 8, noisy=True)
+    (True, False)
+    """
+    missing = parties - threshold
+    if not missing:
+        return False
+    return not noisy or parties - colluders <= missing * (missing + 1)
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A party's sealing key."""
+
+    member: Member  # the party
+    key: bytes  # X25519 public key that shares are sealed for, 32 bytes
+    signature: bytes  # Ed25519, by its identity, over its name and the key, 64 bytes
+
+    def __post_init__(self) -> None:
+        name = self.member.name
+        check_point(self.key, f"the sealing key of {name}")
+        check_bytes(self.signature, SIGNATURE_BYTES, f"the signature of the sealing key of {name}")
+        check_signature(
+            self.member.identity,
+            self.signature,
+            _sealing_to_sign(name, self.key),
+            f"the sealing key of {name} is not signed by its identity",
+        )
+
+
+def sign_sealing(name: str, identity: Ed25519PrivateKey, key: bytes) -> bytes:
+    """Return a party's signature over its sealing key, 64 bytes."""
+    return identity.sign(_sealing_to_sign(name, key))
+
+
+def _sealing_to_sign(name: str, key: bytes) -> bytes:
+    return encode("signed sealing key", name.encode(), key)
+
+
+@dataclass(frozen=True)
+class BundleRoster:
+    """The parties that bundles are made for: each deals shares to all of them."""
+
+    parties: tuple[Sealed, ...]  # sorted by name; names, identities and keys are unique. n of them.
+    threshold: int  # t: shares that reconstruct a secret, and least number of parties in a sum
+    colluders: int  # c, most parties that may collude with the server
+
+    def __post_init__(self) -> None:
+        if len(self.parties) > MOST_PARTIES:
+            raise ProtocolError(
+                f"a roster of {len(self.parties)} for bundles: at most {MOST_PARTIES} can all mask "
+                "with one another"
+            )
+        if len({each.key for each in self.parties}) != len(self.parties):
+            raise ProtocolError("two parties of the roster of bundles have one key")
+        _ = self.plain  # which checks that they fit
+
+    @cached_property
+    def plain(self) -> Roster:
+        """The same parties without their keys."""
+        return Roster(tuple(each.member for each in self.parties), self.threshold, self.colluders)
+
+    @cached_property
+    def keys(self) -> dict[str, bytes]:
+        """Sealing key by name."""
+        return {each.member.name: each.key for each in self.parties}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of all but the signatures, 32 bytes."""
+        parts = [
+            part
+            for each in self.parties
+            for part in (each.member.name.encode(), each.member.identity, each.key)
+        ]
+        return digest(
+            "bundle roster", whole(self.threshold), whole(self.colluders), encode("parties", *parts)
+        )
+
+    def check_fits(self, context: Context) -> None:
+        """Check that bundles for this roster serve a sum."""
+        if self.plain.members != context.roster.members:
+            raise ProtocolError("the bundles are for another roster than the campaign's")
+        if self.plain != context.roster:
+            raise ProtocolError(
+                f"the bundles are for t = {self.threshold} and c = {self.colluders}, the campaign "
+                f"has t = {context.roster.threshold} and c = {context.roster.colluders}"
+            )
+
+    def to_bytes(self) -> bytes:
+        """Return all of it, as :meth:`from_bytes` reads it."""
+        parts = [
+            part
+            for each in self.parties
+            for part in (each.member.name.encode(), each.member.identity, each.key, each.signature)
+        ]
+        return encode("stored roster", whole(self.threshold), whole(self.colluders), *parts)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> BundleRoster:
+        """Return the roster that :meth:`to_bytes` wrote."""
+        threshold, colluders, *parts = decode("stored roster", raw)
+        parties = tuple(
+            Sealed(Member(parts[at].decode(), parts[at + 1]), parts[at + 2], parts[at + 3])
+            for at in range(0, len(parts), 4)
+        )
+        return cls(
+            parties, int.from_bytes(threshold, "little"), int.from_bytes(colluders, "little")
+        )
+
+
+# Bundles
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """The public part of a bundle.
+    """The public part of a bundle."""
 
-    Attributes:
-        owner: name of the party.
-        number: counts the owner's bundles for a roster, from 0.
-        roster: digest of it, 32 bytes.
-        keys: ``share_key`` is the owner's key for the boxes of this bundle; the signature is over
-            all of the above, too.
-    """
-
-    owner: str
-    number: int
-    roster: bytes
+    owner: str  # name of the party
+    number: int  # counts the owner's bundles for a roster, from 0
+    roster: bytes  # digest of it, 32 bytes
+    # ``share_key`` is the owner's key for the boxes of this bundle; the signature is over all of the
+    # above, too
     keys: Keys
 
     @cached_property
@@ -80,17 +208,11 @@ class Bundle:
 
 @dataclass(frozen=True, repr=False)
 class Secrets:
-    """The owner's part of a bundle, until it has masked with it.
+    """The owner's part of a bundle, until it has masked with it."""
 
-    Attributes:
-        mask: private mask key, 32 bytes.
-        seed: of its own mask, 32 bytes.
-        shares: its own shares of the seed and of the mask key.
-    """
-
-    mask: bytes
-    seed: bytes
-    shares: tuple[int, int]
+    mask: bytes  # private mask key, 32 bytes
+    seed: bytes  # of its own mask, 32 bytes
+    shares: tuple[int, int]  # its own shares of the seed and of the mask key
 
     def to_bytes(self) -> bytes:
         """Return all of it, as :meth:`from_bytes` reads it."""
@@ -116,12 +238,9 @@ def make_bundle(
     number: int,
     random: Callable[[int], bytes],
 ) -> tuple[Bundle, dict[str, bytes], Secrets]:
-    """Make a bundle.
+    """Make a bundle: the public part, a box of 82 bytes for each other party, and the owner's secrets.
 
     The private key of its boxes is forgotten here: only the recipients open them.
-
-    Returns:
-        The public part; a box of 82 bytes for each other party; and the owner's secrets.
     """
     own = OneTime.make(random)
     bare = Bundle(owner, number, roster.digest, Keys(own.mask.public, own.share.public, b"", b""))
@@ -138,24 +257,12 @@ def make_bundle(
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """The bundles of a sum, each signed by its owner.
+    """The bundles of a sum, each signed by its owner."""
 
-    Attributes:
-        context: of the attempt; its votes are not proved.
-        roster: that all bundles are made for.
-        bundles: by owner, sorted by it: the parties that take part.
-        consent: whether the parties sign the list of survivors before they unmask.
-
-    Raises:
-        QuorumError: for fewer than t parties.
-        ProtocolError: for a roster that does not fit, votes that are to be proved, a bundle of
-            another roster or owner, a signature that does not check_signature, or a repeated key.
-    """
-
-    context: Context
-    roster: BundleRoster
-    bundles: Mapping[str, Bundle]
-    consent: bool
+    context: Context  # of the attempt; its votes are not proved
+    roster: BundleRoster  # that all bundles are made for
+    bundles: Mapping[str, Bundle]  # by owner, sorted by it: the parties that take part
+    consent: bool  # whether the parties sign the list of survivors before they unmask
 
     def __post_init__(self) -> None:
         self.roster.check_fits(self.context)
@@ -221,12 +328,7 @@ class Round:
         )
 
     def survivors(self, own: str, masked: Mapping[str, bytes]) -> tuple[str, ...]:
-        """Return the names on a list of survivors, sorted, after checking all that a party can.
-
-        Raises:
-            ProtocolError: for a party that did not sign, or if this party is not on it.
-            QuorumError: for fewer than t.
-        """
+        """Return the names on a list of survivors, sorted, after checking all that a party can."""
         needed = self.graph.threshold
         if len(masked) < needed:
             raise QuorumError(f"{len(masked)} parties survive, {needed} are needed for a sum")
@@ -237,12 +339,7 @@ class Round:
         return tuple(sorted(masked))
 
     def check_consents(self, survivors: Sequence[str], consents: Mapping[str, bytes]) -> None:
-        """Check that t survivors signed their list, or none did if the round takes no consent.
-
-        Raises:
-            ProtocolError: if one is not by a survivor, not over this list, or not wanted.
-            QuorumError: for fewer than t.
-        """
+        """Check that t survivors signed their list, or none did if the round takes no consent."""
         if self.consent:
             check_consents(self, survivors, consents)
         elif consents:

@@ -10,7 +10,7 @@ sum of a round (full proof: docs/proofs/envelopes.md):
   masked in this same round. So of every bundle it reveals at most one of the two shares.
 * It unmasks one round of a batch; with consent another one, too, of the same survivors.
 * Where the lists of several parties could be combined to the sum of too few, the list must be
-  signed by t parties first; see :func:`pate.masking.ahead.roster.takes_consent`.
+  signed by t parties first; see :func:`pate.masking.ahead.bundle.takes_consent`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pate.errors import ProtocolError, RefusedError
-from pate.masking.ahead.bundle import Bundle, Secrets, make_bundle, pair_of
-from pate.masking.ahead.roster import BundleRoster, sign_sealing
+from pate.masking.ahead.bundle import (
+    Bundle,
+    BundleRoster,
+    Secrets,
+    make_bundle,
+    pair_of,
+    sign_sealing,
+)
 from pate.masking.ahead.store import Kind, drop_of, place_of, require_room, waits
 from pate.masking.announced import open_boxes, survivors_to_sign
 from pate.masking.encoding import decode, encode, pairs_from_bytes, pairs_to_bytes
@@ -40,16 +46,7 @@ if TYPE_CHECKING:
 
 
 class PartyAhead:
-    """One party's bundles and rounds.
-
-    Args:
-        name: of the party.
-        identity: its signing key, the one of the rosters.
-        sealing: its sealing key: shares of the others' secrets are sealed for it.
-        store: all that it must remember.
-        random: returns that many uniform bytes, such as ``secrets.token_bytes``.
-        stream: source of masks; default: ChaCha20 in the ring of the round.
-    """
+    """One party's bundles and rounds, by its signing key in the rosters and its sealing key."""
 
     def __init__(
         self,
@@ -75,12 +72,7 @@ class PartyAhead:
     def bundles(
         self, roster: BundleRoster, first: int, count: int, asker: Asker
     ) -> list[tuple[Bundle, dict[str, bytes]]]:
-        """Return bundles of these numbers, with a box for each other party; new ones are made.
-
-        Raises:
-            ProtocolError: if the roster has another identity or sealing key of this party.
-            RefusedError: if too many bundles wait already, or one of these was dropped.
-        """
+        """Return bundles of these numbers, with a box for each other party; new ones are made."""
         self._check_own(roster)
         numbers = range(first, first + count)
         missing = [
@@ -103,13 +95,7 @@ class PartyAhead:
         return BundleRoster.from_bytes(raw)
 
     def begin(self, round_: Round, boxes: Mapping[str, bytes], note: bytes = b"") -> None:
-        """Bind all bundles of a round to it, before anything is computed; a repetition is allowed.
-
-        Raises:
-            ProtocolError: if this party has no part in it, or a box is missing or does not open.
-            RefusedError: if a bundle was in another round, this party's own is unknown, or the
-                attempt was another round.
-        """
+        """Bind all bundles of a round to it, before anything is computed; a repetition is allowed."""
         digest, name = round_.digest, self._name
         if self._store.get(Kind.SHARES, digest) or self._store.get(Kind.MASKED, digest):
             return
@@ -137,16 +123,8 @@ class PartyAhead:
     def mask(self, round_: Round, values: Callable[[], NDArray[Any]]) -> tuple[bytes, bytes]:
         """Mask this party's votes with all others of a round that :meth:`begin` began.
 
-        Args:
-            round_: its round.
-            values: returns (rows, classes) integers of any sign: votes, with noise if there is any.
-                It is not called once they are masked.
-
-        Returns:
-            Residues as little-endian unsigned integers, and the signature that they are masked.
-
-        Raises:
-            ProtocolError: if the round was not begun, or for values of another shape.
+        ``values`` returns (rows, classes) integers of any sign: votes, with noise if there is any. It
+        is not called once they are masked. The signature says that they are masked.
         """
         digest = round_.digest
         signature = round_.sign_masked(self._name, self._identity)
@@ -171,15 +149,7 @@ class PartyAhead:
         return packed, signature
 
     def sign(self, round_: Round, masked: Mapping[str, bytes]) -> bytes:
-        """Sign the list of survivors, in a round that takes consent.
-
-        Returns:
-            A signature of 64 bytes.
-
-        Raises:
-            ProtocolError, QuorumError: for a list that cannot be; see :meth:`Round.survivors`.
-            RefusedError: if it has signed another list.
-        """
+        """Sign the list of survivors, in a round that takes consent; no second list is signed."""
         if not round_.consent:
             raise ProtocolError("a round without consent, and a list of survivors to sign")
         self._require_masked(round_)
@@ -213,15 +183,10 @@ class PartyAhead:
     def choose(
         self, round_: Round, masked: Mapping[str, bytes], consents: Mapping[str, bytes]
     ) -> tuple[str, ...]:
-        """Fix the list of survivors that this party reveals shares for; reveals nothing yet.
+        """Fix the list of survivors, sorted, that this party reveals shares for; reveals nothing yet.
 
-        Returns:
-            The survivors, sorted.
-
-        Raises:
-            ProtocolError, QuorumError: for a list that cannot be, or is not signed.
-            RefusedError: if there is another list, or another round of this batch was unmasked,
-                without consent or with other survivors.
+        Another list is refused, and so is another round of this batch that was unmasked without consent
+        or with other survivors.
         """
         survivors = self.check_list(round_, masked, consents)
         names = _names(survivors)
@@ -232,12 +197,7 @@ class PartyAhead:
     def unmask(self, round_: Round) -> UnmaskingShares:
         """Reveal the shares for the list that :meth:`choose` fixed.
 
-        Returns:
-            A share of the seed of each survivor, and of the mask key of each other party.
-
-        Raises:
-            ProtocolError: if none was fixed.
-            RefusedError: if the shares are forgotten.
+        They are of the seed of each survivor, and of the mask key of each other party.
         """
         digest = round_.digest
         chosen = self._store.get(Kind.CHOSEN, digest)

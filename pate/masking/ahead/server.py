@@ -27,12 +27,7 @@ _STATE: Final = "server ahead"
 
 
 class ServerAhead(SumServer):
-    """The server's side of one round.
-
-    Args:
-        round_: with the bundles of all that may take part.
-        stream: source of masks; default: ChaCha20 in the ring of the round.
-    """
+    """The server's side of one round, with the bundles of all that may take part."""
 
     def __init__(self, round_: Round, *, stream: VoteStream | None = None) -> None:
         order = [Phase.MASKED, Phase.CONSISTENCY, Phase.UNMASK, Phase.DONE]

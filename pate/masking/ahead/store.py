@@ -80,9 +80,7 @@ class Store(Protocol):
     def change(self, add: Mapping[Place, bytes], remove: Collection[Place] = ()) -> None:
         """Add entries and remove others: all of it, durably, or nothing.
 
-        Raises:
-            RefusedError: if there is an entry of one of these keys with other content.
-            DiskError: if it cannot be made durable; then nothing may leave.
+        An entry of one of these keys with other content is refused. After a ``DiskError`` nothing may leave.
         """
 
 
@@ -91,17 +89,11 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks for bundles.
+    """Who asks for bundles."""
 
-    Attributes:
-        key: of the campaign, 32 bytes.
-        campaign: its id.
-        at: when, in seconds since 1970.
-    """
-
-    key: bytes
-    campaign: bytes
-    at: int
+    key: bytes  # of the campaign, 32 bytes
+    campaign: bytes  # its id
+    at: int  # when, in seconds since 1970
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +132,7 @@ def waits(bundle: Bundle, sealing: bytes, asker: Asker) -> dict[Place, bytes]:
 
 
 def require_room(store: Store, roster: bytes, asker: Asker, sealing: bytes, more: int) -> None:
-    """Drop what waits in vain, and check that some more bundles may wait.
-
-    Raises:
-        RefusedError: if too many wait already.
-    """
+    """Drop what waits in vain, and check that some more bundles may wait."""
     drop_stale(store, sealing, asker.at)
     of_key = [place for place, each in _waiting(store).items() if each.key == asker.key]
     of_roster = [place for place in of_key if place.startswith(roster)]

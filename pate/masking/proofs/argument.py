@@ -28,28 +28,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from pate.masking.proofs.code import Shape
-    from pate.masking.proofs.field import Elements
+    from pate.masking.proofs.code import Elements, Shape
 
 #: Symbols processed at once: 16 MiB, and some copies of it.
 _AT_ONCE: Final = 2**21
 
 
 class Prover:
-    """Proves one party's votes.
+    """Proves one party's votes: (queries, classes) integers, none negative, each row with a sum of k.
 
-    Args:
-        statement: party, attempt and shape of the votes.
-        votes: (queries, classes) integers, none negative, each row with a sum of k.
-        random: returns that many uniform bytes, such as ``secrets.token_bytes``.
-
-    Attributes:
-        commitment: root over everything, 32 bytes.
-        link_masks: (tests, used slots) elements, uniform: the party adds them to the masked sum.
-            Together with the proof they reveal combinations of the votes.
-
-    Raises:
-        UsageError: if the votes are not valid.
+    Its ``commitment`` is the root over everything. Its ``link_masks``, (tests, used slots) uniform
+    elements, are added to the masked sum; together with the proof they reveal combinations of the
+    votes.
     """
 
     def __init__(
@@ -85,17 +75,10 @@ class Prover:
         self._given: tuple[bytes, bytes] | None = None
 
     def prove(self, seed: bytes) -> bytes:
-        """Answer the server's seed.
+        """Answer the server's seed, which it reveals once it has all commitments and masked votes.
 
-        A repeated seed gets the same bytes: a second answer would reveal more of the rows than is
-        masked.
-
-        Args:
-            seed: 32 bytes, which the server reveals once it has all commitments and masked votes.
-
-        Raises:
-            RefusedError: for a second seed.
-            UsageError: if it does not have 32 bytes.
+        A repeated seed gets the same bytes, a second one none: a second answer would reveal more of the
+        rows than is masked.
         """
         if not isinstance(seed, bytes) or len(seed) != SEED_BYTES:
             raise UsageError(f"the seed of proofs must be {SEED_BYTES} bytes")
@@ -172,11 +155,7 @@ class Prover:
 
 
 def verify(statement: Statement, commitment: bytes, seed: bytes, raw: bytes) -> Elements:
-    """Check a proof.
-
-    Returns:
-        The link, (tests, used slots): weighted counts plus the committed link masks.
-    """
+    """Check a proof, and return its link, (tests, used slots): weighted counts plus committed link masks."""
     shape, code, field = statement.parts
     proof = read(statement, raw)
     at = opened(statement, seed, commitment, proof.shown)
@@ -218,16 +197,10 @@ def check_link(
     masks: Elements,
     teachers: int,
 ) -> None:
-    """Check a sum against the proofs of all its parties.
+    """Check a sum against the proofs of all its parties: the links of all survivors.
 
-    Args:
-        shape: of any party of the sum; its own k does not matter.
-        context: digest of the attempt, 32 bytes.
-        seed: of the proofs, 32 bytes.
-        links: results of :func:`verify`, one per survivor.
-        votes: (queries, classes), the sum of the survivors' votes.
-        masks: (tests, used slots), the sum of their link masks modulo the prime.
-        teachers: of the survivors together, below the prime.
+    ``shape`` is of any party of the sum; its own k does not matter. ``masks`` is the sum of their link masks
+    modulo the prime, which is above the number of their teachers.
     """
     field = shape.code.field
     otherwise = (

@@ -19,8 +19,16 @@ import numpy as np
 
 from pate.errors import ProtocolError, UsageError
 from pate.masking.encoding import HASH_BYTES, digest, encode, whole
-from pate.masking.proofs.code import SALT_BYTES, Code, Shape, code_for
-from pate.masking.proofs.field import ELEMENT_BYTES, FIELD, Elements, Field
+from pate.masking.proofs.code import (
+    ELEMENT_BYTES,
+    FIELD,
+    SALT_BYTES,
+    Code,
+    Elements,
+    Field,
+    Shape,
+    code_for,
+)
 
 SEED_BYTES: Final = 32
 _LEAF: Final = b"\0"
@@ -44,18 +52,11 @@ def commit_seed(seed: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Proofs:
-    """Proofs of valid votes in one attempt.
+    """Proofs of valid votes in one attempt."""
 
-    Attributes:
-        teachers: k of each party, in the order of the roster.
-        seed_hash: :func:`commit_seed` of the seed that the server drew for this attempt and reveals
-            when all masked votes are in; 32 bytes.
-
-    Raises:
-        ProtocolError: for invalid values.
-    """
-
-    teachers: tuple[int, ...]
+    teachers: tuple[int, ...]  # k of each party, in the order of the roster
+    # :func:`commit_seed` of the seed that the server drew for this attempt and reveals when all masked
+    # votes are in; 32 bytes
     seed_hash: bytes
 
     def __post_init__(self) -> None:
@@ -94,17 +95,11 @@ class Proofs:
 
 @dataclass(frozen=True)
 class Statement:
-    """The statement of a proof: party, attempt and shape of the votes.
+    """The statement of a proof: party, attempt and shape of the votes."""
 
-    Attributes:
-        shape: of the votes.
-        context: digest of the attempt, 32 bytes.
-        name: of the party.
-    """
-
-    shape: Shape
-    context: bytes
-    name: str
+    shape: Shape  # of the votes
+    context: bytes  # digest of the attempt, 32 bytes
+    name: str  # of the party
 
     @property
     def parts(self) -> tuple[Shape, Code, Field]:
@@ -123,19 +118,12 @@ class Statement:
 
 @dataclass(frozen=True)
 class Weights:
-    """Random weights of the combinations that a party must reveal.
+    """Random weights of the combinations that a party must reveal."""
 
-    Attributes:
-        near: (tests, rows) of all rows: they are codewords.
-        bits: (tests, rows): bits are bits.
-        totals: (tests, blocks): counts of a row sum to k.
-        link: (tests, classes, blocks): of the counts, the same for all parties of a sum.
-    """
-
-    near: Elements
-    bits: Elements
-    totals: Elements
-    link: Elements
+    near: Elements  # (tests, rows) of all rows: they are codewords
+    bits: Elements  # (tests, rows): bits are bits
+    totals: Elements  # (tests, blocks): counts of a row sum to k
+    link: Elements  # (tests, classes, blocks): of the counts, the same for all parties of a sum
 
 
 def weights(statement: Statement, seed: bytes) -> Weights:
@@ -212,25 +200,15 @@ def climb(node: bytes, place: int, siblings: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Proof:
-    """A parsed proof.
+    """A parsed proof."""
 
-    Attributes:
-        near: (tests, degree) coefficients.
-        link: (tests, degree) coefficients.
-        valid: (tests, 2 * degree) coefficients.
-        columns: (columns, width) elements: rows of bits, masks of link, near and valid.
-        salts: of the columns.
-        paths: from the columns to the root.
-        shown: the polynomials, as sent.
-    """
-
-    near: Elements
-    link: Elements
-    valid: Elements
-    columns: Elements
-    salts: tuple[bytes, ...]
-    paths: tuple[bytes, ...]
-    shown: bytes
+    near: Elements  # (tests, degree) coefficients
+    link: Elements  # (tests, degree) coefficients
+    valid: Elements  # (tests, 2 * degree) coefficients
+    columns: Elements  # (columns, width) elements: rows of bits, masks of link, near and valid
+    salts: tuple[bytes, ...]  # of the columns
+    paths: tuple[bytes, ...]  # from the columns to the root
+    shown: bytes  # the polynomials, as sent
 
 
 def read(statement: Statement, raw: bytes) -> Proof:

@@ -17,7 +17,7 @@ from aggregator_server.ledger.verify import verify
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement
 from pate.accounting.composition import Gate
-from pate.accounting.publishing.nearby import Batch
+from pate.accounting.nearby import Batch
 from pate.campaign.settings import make_gate
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.errors import BudgetError, LedgerError, StateError, UsageError

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Never
+from typing import TYPE_CHECKING, Any, ClassVar, Never, cast
 
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.runner import Campaign
+from aggregator_server.campaign.runner import Campaign, exchange_of
+from aggregator_server.campaign.sums import Sums
+from aggregator_server.exchange.attendance import Keyring
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.report import LEDGER_FILE, describe, describe_state, label_set
@@ -38,6 +40,7 @@ from tests.support.server.campaigns import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aggregator_server.exchange.carrier import Carrier
     from pate.campaign.spec import CampaignSpec
     from pate.noise.lanes import Integers
     from pate.votes import Counts
@@ -63,11 +66,13 @@ class Scripted:
         return 10 * (self._source.laplace(scale, count) // 10)
 
 
-class NoWire:
+class NoCarrier:
     """The roster and the votes are in the ledger: nothing is sent."""
 
+    store = None
+
     def __getattr__(self, name: str) -> Never:
-        raise AssertionError(f"the campaign went to the wire: {name}")
+        raise AssertionError(f"the campaign went to its carrier: {name}")
 
 
 def inputs() -> Images:
@@ -107,14 +112,14 @@ def seen(
     with Ledger.create(folder / LEDGER_FILE, spec) as ledger:
         ledger.record_roster(make_parties(), CLASSES)
         ledger.record_votes(0, Histogram(votes, 100), NAMES)
+        screen, carrier = Screen("pate-server"), cast("Carrier", NoCarrier())
+        exchange = exchange_of(spec, inputs(), carrier, Keyring(SERVER_KEY), screen)
         Campaign(
             ledger,
             inputs(),
-            NoWire(),
+            Sums(ledger, inputs(), exchange, screen, patience=0.0),
             noise=noise,
-            screen=Screen("pate-server"),
-            signing_key=SERVER_KEY,
-            patience=0.0,
+            screen=screen,
             await_predictions=lambda round_: ledger.record_predictions(
                 round_, make_predictions(QUERIES)
             ),

@@ -10,8 +10,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.reachable import require_reachable
-from aggregator_server.campaign.runner import Campaign
-from aggregator_server.exchange import exchange
+from aggregator_server.campaign.runner import Campaign, exchange_of
+from aggregator_server.campaign.sums import Sums
+from aggregator_server.exchange import exchange as exchange_module
+from aggregator_server.exchange.attendance import Keyring
 from pate.data.values import Images, content_hash
 from pate.errors import UsageError
 from pate.noise.exact import SystemNoise
@@ -21,7 +23,7 @@ from tests.support.server.campaigns import label, make_spec, start
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator_server.exchange.wire import Arrival, Wire
+    from aggregator_server.exchange.carrier import Arrival, Carrier
     from aggregator_server.ledger.state import CampaignState
 
 #: Number of teachers of the roster of these campaigns.
@@ -74,7 +76,12 @@ def test_mechanisms_without_a_threshold_answer_all(tmp_path: Path) -> None:
 
 
 class _Nobody:
-    """A link without parties, on which nothing may be sent."""
+    """A carrier without parties, on which nothing may be sent."""
+
+    store = None
+
+    def returning(self) -> tuple[str, ...]:
+        return ()
 
     def nodes(self) -> frozenset[int]:
         return frozenset()
@@ -90,7 +97,7 @@ class _Nobody:
 def test_a_campaign_ends_before_it_asks_or_spends(
     tmp_path: Path, threshold: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_RETURN_S", 0.0)  # no party comes back to be notified
+    monkeypatch.setattr(exchange_module, "_RETURN_S", 0.0)  # no party comes back to be notified
     public = Images(np.arange(30 * 4, dtype=np.uint8).reshape(30, 2, 2, 1).copy())
     spec = make_spec(
         threshold=Fraction(threshold),
@@ -100,14 +107,14 @@ def test_a_campaign_ends_before_it_asks_or_spends(
         **SMALL,
     )
     with start(tmp_path / "ledger.db", spec, voted=False) as ledger:
+        screen, keys = Screen("pate-server"), Keyring(Ed25519PrivateKey.generate())
+        exchange = exchange_of(spec, public, cast("Carrier", _Nobody()), keys, screen)
         campaign = Campaign(
             ledger,
             public,
-            cast("Wire", _Nobody()),
+            Sums(ledger, public, exchange, screen, patience=0.0),
             noise=SystemNoise(),
-            screen=Screen("pate-server"),
-            signing_key=Ed25519PrivateKey.generate(),
-            patience=0.0,
+            screen=screen,
             await_predictions=lambda _: None,
         )
         head = ledger.state().head

@@ -36,7 +36,7 @@ from pate.votes import NoisySum
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import SERVER_KEY, request_in
-from tests.support.world.in_process import Killed, Parties, World, kills
+from tests.support.world.in_process import Killed, Parties, World, kills, reached
 from tests.support.world.kinds import PUBLIC as PUBLIC_SETS
 from tests.support.world.kinds import ROWS, EveryWorld, every_kind
 
@@ -71,17 +71,6 @@ _CENTRES = np.random.default_rng(3).normal(size=(CLASSES, WIDTH)) * 2
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "_FAREWELL_S", 0.0)
     monkeypatch.setattr(exchange, "_RETURN_S", 0.0)
-
-
-def reached(point: str, times: int) -> Callable[[str], bool]:
-    """Return what says of each failpoint whether it is this one, reached so many times."""
-    seen: list[str] = []
-
-    def at(name: str) -> bool:
-        seen.append(name)
-        return name == point and seen.count(point) == times
-
-    return at
 
 
 def drawn(number: int, *seed: int) -> tuple[Embeddings, NDArray[np.int64]]:

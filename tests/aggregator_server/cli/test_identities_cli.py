@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
 from aggregator_server.cli.identities import register
@@ -26,11 +27,6 @@ from pate.errors import (
 )
 from pate.formats.enrolment import Bundle, fingerprint, readable
 from tests.support.server.identities import NOW, answer
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from click.testing import Result
 
 SERVER = typer.Typer()
 register(SERVER)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
 
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation, Sum
-from aggregator_server.exchange.exchange import Exchange
-from aggregator_server.exchange.parties import DescribedParty, agreed_classes
+from aggregator_server.exchange.attendance import DescribedParty, Keyring, agreed_classes
+from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.exchange import Exchange, Quorum
+from aggregator_server.flower.carrier import GridCarrier
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
-from aggregator_server.flower.wire import GridWire
 from party.flower.client_app import make_client_app
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
@@ -31,17 +32,18 @@ from tests.support.campaign_messages import (
     SERVER_KEY,
     WORTH,
     campaign_message,
-    no_bar,
     request_in,
     site,
     terms_message,
 )
+from tests.support.server.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pate.codes import Code
+    from pate.runtime.screen import Screen
     from pate.votes import Counts
 
 PUBLIC = Images(np.random.default_rng(2).integers(0, 255, (20, 4, 4, 1), dtype=np.uint8))
@@ -72,8 +74,11 @@ class Constant:
         return votes
 
 
-def _pause(_: float) -> None:
-    threading.Event().wait(0.005)
+class Quick(GridCarrier):
+    """A carrier whose parties answer at once."""
+
+    def pause(self, seconds: float) -> None:
+        threading.Event().wait(0.005)
 
 
 class House:
@@ -82,7 +87,8 @@ class House:
     def __init__(
         self, root: Path, ensembles: Sequence[Constant], public: Images | None = None
     ) -> None:
-        self.said: list[str] = []
+        self.lines = Lines()
+        self.said = self.lines.said
         self.voters = []
         for at, ensemble in enumerate(ensembles):
             home = root / f"p{at}"
@@ -99,7 +105,7 @@ class House:
                 )
             )
         self.grid = LocalGrid([make_client_app(voter.handle) for voter in self.voters])
-        self.link = GridWire(self.grid)
+        self.link = Quick(self.grid)
 
     def exchange(
         self,
@@ -111,20 +117,16 @@ class House:
         return Exchange(
             self.link,
             campaign_message(PUBLIC, None, classes=classes, **changes),
-            signing_key=SERVER_KEY,
-            pieces=lambda: [body[:100], body[100:]],
-            say=self.said.append,
-            enrolled=enrolled,
-            pause=_pause,
+            Keyring(SERVER_KEY, enrolled),
+            Distribution(lambda: [body[:100], body[100:]]),
+            cast("Screen", self.lines),
         )
 
     def collect(self, exchange: Exchange, least: int, patience: float = 60.0) -> Sum:
         roster = list((exchange._who.roster or {}).values())
         return exchange.collect(
             PlainAggregation(exchange.campaign, roster, BATCH, least),
-            least=least,
-            patience=patience,
-            bar=no_bar,
+            Quorum(least, patience),
         )
 
 
@@ -137,7 +139,7 @@ def all_come(exchange: Exchange, parties: int) -> None:
     """Wait until so many parties have described themselves."""
     while len(exchange.here) < parties:
         exchange.look()
-        _pause(0)
+        exchange.carrier.pause(0)
 
 
 @pytest.fixture
@@ -164,7 +166,7 @@ def test_who_is_waited_for_and_not_enrolled_is_marked(tmp_path: Path, houses: li
             raise WaitedError
 
     exchange = house.exchange(enrolled=lambda: enrolled)
-    exchange._pause = pause
+    vars(house.link)["pause"] = pause
     with pytest.raises(WaitedError):
         exchange.gather(["p0", "p1", "p2"])
     line = next(line for line in house.said if "missing" in line)
@@ -194,7 +196,7 @@ def test_the_one_party_with_other_classes_is_refused_and_the_campaign_lives(
     assert [party.name for party in exchange.gather(3)] == ["p1", "p2", "p3"]
     while "p0" not in exchange._who.unwilling:
         exchange.look()
-        _pause(0)
+        exchange.carrier.pause(0)
     refusals = [voter.refusal for voter in house.voters]
     assert isinstance(refusals[0], SchemaError)
     assert "only ours have z; ours lack y" in str(refusals[0])
@@ -255,14 +257,14 @@ def test_a_party_that_insists_on_other_classes_is_asked_once(
     handlers = [insists, house.voters[1].handle, house.voters[2].handle]
     house.grid.close()
     house.grid = LocalGrid([make_client_app(each) for each in handlers])
-    house.link = GridWire(house.grid)
+    house.link = Quick(house.grid)
     houses.append(house)
     exchange = house.exchange()
     all_come(exchange, 3)
     assert [party.name for party in exchange.gather(2)] == ["p1", "p2"]
     while not any("does not refuse" in line for line in house.said):
         exchange.look()
-        _pause(0)
+        exchange.carrier.pause(0)
     exchange.look()
     assert len(asked) == 1
     assert "p0" not in exchange.here
@@ -277,7 +279,7 @@ def test_a_party_whose_description_is_not_accepted_is_named(
     assert [party.name for party in exchange.gather(1)] == ["p0"]
     while not any("sent an invalid reply" in line for line in house.said):
         exchange.look()
-        _pause(0)
+        exchange.carrier.pause(0)
     (line,) = [line for line in house.said if "sent an invalid reply" in line]
     assert re.match(r"p1 \(node \d+\): .*: a class name that is empty, too long", line)
 
@@ -432,7 +434,7 @@ def listening(house: House) -> list[tuple[str, str, bool]]:
 
     house.grid.close()
     house.grid = LocalGrid([make_client_app(noting(voter)) for voter in house.voters])
-    house.link = GridWire(house.grid)
+    house.link = Quick(house.grid)
     return sent
 
 
@@ -450,7 +452,7 @@ def test_the_campaign_is_sent_once_and_again_to_who_lost_it(
         hashes = PUBLIC.row_hashes()
         batch = Batch(rows, batch_hash([hashes[row] for row in rows]))
         asked = MaskedAggregation(exchange.campaign, roster, batch)
-        found = exchange.collect(asked, least=3, patience=60.0, bar=no_bar)
+        found = exchange.collect(asked, Quorum(3, 60.0))
         return [int(count) for count in found.total.counts[0]]
 
     def whole() -> list[tuple[str, str]]:

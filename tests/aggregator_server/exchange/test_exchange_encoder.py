@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from aggregator_server.exchange import conversation
+from aggregator_server.exchange.attendance import Keyring
+from aggregator_server.exchange.distribution import Distribution
 from aggregator_server.exchange.exchange import Exchange
+from aggregator_server.exchange.outbox import Request
 from aggregator_server.flower.local_grid import LocalGrid
-from aggregator_server.flower.wire import GridWire
 from party.flower.client_app import make_client_app
 from pate.campaign.roster import RosterParty
 from protos.encoder_files import PackedEncoder
+from tests.aggregator_server.exchange.test_exchange import Quick
 from tests.party.voting.test_encoders import CLASSES, WIDTH, Party
 from tests.support.campaign_messages import SERVER_KEY, request_in
 from tests.support.encoders import tiny_encoders as tiny
+from tests.support.server.lines import Lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-
-def _pause(_: float) -> None:
-    threading.Event().wait(0.005)
+    from pate.runtime.screen import Screen
 
 
 class House:
     """Three parties over photographs, of which only the first has the encoder's folder."""
 
     def __init__(self, root: Path) -> None:
-        self.said: list[str] = []
+        self.lines = Lines()
+        self.said = self.lines.said
         self.folder = tiny.image_folder(root / "encoder", 16, WIDTH)
         self.parties = []
         self.pieces: dict[str, list[int]] = {}
@@ -58,9 +60,9 @@ class House:
         self, *, sends: bool = True, enrolled: Callable[[], Mapping[str, bytes]] | None = None
     ) -> Exchange:
         return Exchange(
-            GridWire(self.grid), self.parties[0].campaign, signing_key=SERVER_KEY,
-            pieces=list, encoder=(lambda: PackedEncoder(self.folder)) if sends else None,
-            say=self.said.append, enrolled=enrolled, pause=_pause,
+            Quick(self.grid), self.parties[0].campaign, Keyring(SERVER_KEY, enrolled),
+            Distribution(list), cast("Screen", self.lines),
+            encoder=Distribution(lambda: PackedEncoder(self.folder), encoder=True) if sends else None,
         )  # fmt: skip
 
     def key(self, at: int) -> bytes:
@@ -89,7 +91,7 @@ def test_who_is_not_enrolled_gets_no_piece(house: House) -> None:
     assert [party.name for party in exchange.gather(2)] == ["p0", "p1"]
     while not any("p2 is not enrolled with that key" in line for line in house.said):
         exchange.look()
-        _pause(0)
+        exchange.carrier.pause(0)
     assert house.pieces["p2"] == []
 
 
@@ -98,7 +100,7 @@ def test_without_a_folder_the_server_says_who_refused(house: House) -> None:
     assert [party.name for party in exchange.gather(1)] == ["p0"]
     while sum("refused (RefusedError)" in line for line in house.said) < 2:
         exchange.look()
-        _pause(0)
+        exchange.carrier.pause(0)
     assert "--encoder" in house.parties[1].said[-1]
 
 
@@ -107,11 +109,11 @@ def test_they_are_served_one_after_the_other_if_they_are_many(
 ) -> None:
     monkeypatch.setattr(conversation, "_MOST_SENT", 1)
     exchange = house.exchange()
-    talk, seen = exchange._talk, set()
+    seen = set()
     while len(exchange.here) < 3:
         exchange.look()
-        seen.add(len({e.node for e in talk._questions.values() if e.about == "encoder_piece"}))
-        _pause(0)
+        seen.add(len(exchange._outbox.open("encoder_piece")))
+        exchange.carrier.pause(0)
     assert seen == {0, 1}
     assert len(house.pieces["p1"]) == len(house.pieces["p2"]) == 4
 
@@ -121,15 +123,16 @@ def test_who_is_not_on_the_roster_gets_no_piece(house: House) -> None:
     exchange._who.fix_roster([RosterParty("p0", house.key(0).hex(), 100, "record")])
     while sum("is not on the roster" in line for line in house.said) < 2:
         exchange.look()
-        _pause(0)
+        exchange.carrier.pause(0)
     assert exchange.here in ([], ["p0"])
     assert house.pieces == {"p0": [], "p1": [], "p2": []}
 
 
 def test_a_node_that_returns_is_not_held_back_by_what_was_lost(house: House) -> None:
     exchange = house.exchange()
-    talk = exchange._talk
-    for node in talk._link.nodes():  # pieces that it was sent before it left, and never answers
-        lost = conversation._Question(node, b"", "encoder_piece", None, left=True)
-        talk._questions[f"lost {node}"] = lost
+    for (
+        node
+    ) in house.grid.get_node_ids():  # pieces that it was sent before it left, and never answers
+        lost = Request(node, "encoder_piece", None, None, left=True)
+        exchange._outbox._open[node, b"lost"] = lost
     assert len(exchange.gather(3)) == 3

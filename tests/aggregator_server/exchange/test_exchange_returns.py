@@ -6,14 +6,16 @@ once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
 
 from aggregator_server.exchange.aggregation import Batch, PlainAggregation
-from aggregator_server.exchange.exchange import Exchange
-from aggregator_server.exchange.wire import GONE, LOST, Arrival
+from aggregator_server.exchange.attendance import Keyring
+from aggregator_server.exchange.carrier import GONE, LOST, Arrival
+from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.exchange import Exchange, Quorum
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
 from pate.campaign.roster import RosterParty
@@ -26,15 +28,17 @@ from tests.support.campaign_messages import (
     SERVER_KEY,
     WORTH,
     campaign_message,
-    no_bar,
     site,
     terms_message,
 )
+from tests.support.server.lines import Lines
 from tests.support.world.in_process import Unanimous
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from pate.runtime.screen import Screen
 
 
 PUBLIC = Images(np.random.default_rng(2).integers(0, 255, (4, 4, 4, 1), dtype=np.uint8))
@@ -42,11 +46,14 @@ CLASSES = ("x", "y")
 END = vote_pb2.Finish(queries_asked=4, labels_released=4, epsilon_cap=WORTH, delta=1e-5)
 
 
-class Wire:
+class Link:
     """Nodes that answer at once or never, and a clock that advances when waited on."""
+
+    store = None
 
     def __init__(self) -> None:
         self.now = 0.0
+        self.coming: list[str] = []
         self.alive: dict[int, Voter] = {}
         self.listed: set[int] = set()
         self.plans: list[tuple[float, Callable[[], None]]] = []
@@ -56,13 +63,14 @@ class Wire:
     def nodes(self) -> frozenset[int]:
         return frozenset(self.listed)
 
-    def send(self, node: int, body: bytes) -> str:
+    def returning(self) -> list[str]:
+        return self.coming
+
+    def send(self, node: int, digest: bytes, body: bytes) -> None:
         self._sent += 1
-        handle = str(self._sent)
         if node in self.alive:
-            self._arrivals.append(Arrival(handle, node, self.alive[node].handle(body), None))
-        self.last = (handle, node)
-        return handle
+            self._arrivals.append(Arrival(node, digest, self.alive[node].handle(body), None))
+        self.last = (node, digest)
 
     def receive(self) -> list[Arrival]:
         arrivals, self._arrivals = self._arrivals, []
@@ -72,9 +80,9 @@ class Wire:
 
     def report(self, failure: str) -> None:
         """Say of the last message that it failed, and take its node off the list."""
-        handle, node = self.last
+        node, digest = self.last
         self.listed.discard(node)
-        self._arrivals.append(Arrival(handle, node, None, failure))
+        self._arrivals.append(Arrival(node, digest, None, failure))
 
     def at(self, time: float, happens: Callable[[], None]) -> None:
         self.plans.append((time, happens))
@@ -92,8 +100,9 @@ class Play:
     """One party, ``p``, and a server."""
 
     def __init__(self, home: Path, public: Images = PUBLIC) -> None:
-        self.wire = Wire()
-        self.said: list[str] = []
+        self.wire = Link()
+        self.lines = Lines()
+        self.said = self.lines.said
         key = identity_key(home)
         self.voter = Voter(
             name="p", identity=key, ensemble=Unanimous(1), home=home, site=site(home),
@@ -102,11 +111,10 @@ class Play:
         self.exchange = Exchange(
             self.wire,
             campaign_message(PUBLIC),
-            signing_key=SERVER_KEY,
-            pieces=lambda: [pack_public_set(PUBLIC)],
-            say=self.said.append,
+            Keyring(SERVER_KEY),
+            Distribution(lambda: [pack_public_set(PUBLIC)]),
+            cast("Screen", self.lines),
             clock=lambda: self.wire.now,
-            pause=self.wire.pause,
         )  # fmt: skip
         identity = key.public_key().public_bytes_raw()
         self.roster = [RosterParty("p", identity.hex(), 1, "record")]
@@ -137,10 +145,7 @@ def test_a_party_that_was_restarted_is_asked_before_its_last_node_is_off_the_lis
     play.wire.at(5, lambda: play.connects(2))
     batch = Batch(tuple(range(4)), batch_hash(PUBLIC.row_hashes()))
     found = play.exchange.collect(
-        PlainAggregation(play.exchange.campaign, play.roster, batch, 1),
-        least=1,
-        patience=0,
-        bar=no_bar,
+        PlainAggregation(play.exchange.campaign, play.roster, batch, 1), Quorum(1, 0)
     )
     assert found.responders == ("p",)
     assert play.wire.now < 10
@@ -178,10 +183,7 @@ def test_a_party_whose_refusal_is_read_late_is_not_waited_for(
     play.wire.at(2, monkeypatch.undo)
     with pytest.raises(QuorumError, match="only 0 of 1 parties can still answer"):
         play.exchange.collect(
-            PlainAggregation(play.exchange.campaign, play.roster, batch, 1),
-            least=1,
-            patience=60,
-            bar=no_bar,
+            PlainAggregation(play.exchange.campaign, play.roster, batch, 1), Quorum(1, 60)
         )
     assert play.wire.now < 10
 
@@ -242,11 +244,11 @@ def test_one_that_is_coming_back_is_waited_for_a_second_time_and_no_longer(
     play.exchange.fix_roster(
         roster, CLASSES, terms_message([(p.name, bytes.fromhex(p.identity), 1) for p in roster])
     )
-    play.exchange._returning = lambda: ["q", "not on the roster"] if returns else []
+    play.wire.coming = ["q", "not on the roster"] if returns else []
     play.connects(1)
     batch = Batch(tuple(range(4)), batch_hash(PUBLIC.row_hashes()))
     aggregation = PlainAggregation(play.exchange.campaign, roster, batch, 1)
-    found = play.exchange.collect(aggregation, least=1, patience=5, bar=no_bar)
+    found = play.exchange.collect(aggregation, Quorum(1, 5))
     assert found.responders == ("p",)
     assert waited <= play.wire.now <= waited + 2
 
@@ -283,20 +285,19 @@ def test_two_that_leave_whenever_they_are_told_do_not_hold_up_the_end(
         wire.alive[node] = voters[node]
         wire.listed.add(node)
 
-    def sending(node: int, body: bytes) -> str:
+    def sending(node: int, digest: bytes, body: bytes) -> None:
         nonlocal times
-        handle = send(node, body)
+        send(node, digest, body)
         if voters[node].ending is not None:
             voters[node].ending, times = None, times + 1
-            wire._arrivals = [a for a in wire._arrivals if a.handle != handle]
+            wire._arrivals = [a for a in wire._arrivals if a.digest != digest]
 
             def leaves() -> None:
                 wire.listed.discard(node)
-                wire._arrivals.append(Arrival(handle, node, None, LOST))
+                wire._arrivals.append(Arrival(node, digest, None, LOST))
                 wire.at(wire.now + 1, lambda: connects(node))
 
             wire.at(wire.now + 10, leaves)
-        return handle
 
     monkeypatch.setattr(wire, "send", sending)
     connects(1)

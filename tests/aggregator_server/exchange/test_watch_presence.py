@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 import grpc
 import pytest
 
 from aggregator_server.exchange.aggregation import PlainAggregation
-from aggregator_server.exchange.exchange import Exchange
+from aggregator_server.exchange.attendance import Keyring
+from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.exchange import Exchange, Quorum
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
-from aggregator_server.flower.wire import GridWire
 from aggregator_server.student_service import StudentService
 from party.flower.client_app import make_client_app
 from protos.pate.v1 import student_pb2, student_pb2_grpc
@@ -25,18 +27,21 @@ from tests.aggregator_server.exchange.test_exchange import (
     PUBLIC,
     Constant,
     House,
-    _pause,
+    Quick,
     fix,
 )
 from tests.party.voting.test_own_data import PUBLIC as TABLE
 from tests.party.voting.test_own_data import Site, rows
-from tests.support.campaign_messages import SERVER_KEY, campaign_message, no_bar
+from tests.support.campaign_messages import SERVER_KEY, campaign_message
 from tests.support.server.campaigns import label, make_predictions, start
+from tests.support.server.lines import Lines
 from tests.support.server.statuses import INTERACTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from pate.runtime.screen import Screen
 
 NO_HURRY = 60.0
 
@@ -45,27 +50,22 @@ def test_it_tells_who_came_what_is_asked_and_who_went(tmp_path: Path) -> None:
     house = House(tmp_path, [Constant(5, 0), Constant(5, 1)])
     told: list[Presence] = []
     body = pack_public_set(PUBLIC)
+    keys = Keyring(SERVER_KEY)
     try:
         exchange = Exchange(
             house.link,
             campaign_message(PUBLIC),
-            signing_key=SERVER_KEY,
-            pieces=lambda: [body],
-            say=house.said.append,
+            keys,
+            Distribution(lambda: [body]),
+            cast("Screen", house.lines),
             show=told.append,
-            pause=_pause,
         )
         roster = exchange.gather(2)
         assert told[0].here <= frozenset({"p0", "p1"})
         assert told[-1] == Presence(frozenset({"p0", "p1"}))
         fix(exchange, roster, ("x", "y"))
         before = len(told)
-        exchange.collect(
-            PlainAggregation(exchange.campaign, roster, BATCH, 2),
-            least=2,
-            patience=60.0,
-            bar=no_bar,
-        )
+        exchange.collect(PlainAggregation(exchange.campaign, roster, BATCH, 2), Quorum(2, 60.0))
         asked = told[before:-1]
         both = frozenset({"p0", "p1"})
         assert {each.step for each in asked} == {"votes"}
@@ -116,13 +116,14 @@ def test_a_party_that_prepares_is_shown_before_it_has_read_a_record(tmp_path: Pa
         assert goes_on.wait(60)
         yield lambda *_: None
 
-    party.own._training = training
+    assert party.own._training is not None
+    party.own._training = replace(party.own._training, shown=training)
     grid = LocalGrid([make_client_app(party.voter.handle)])
-    said: list[str] = []
+    lines = Lines()
     told: list[Presence] = []
     exchange = Exchange(
-        GridWire(grid), campaign_message(TABLE, classes=("a", "b", "c")), signing_key=SERVER_KEY,
-        pieces=list, say=said.append, show=told.append, pause=_pause,
+        Quick(grid), campaign_message(TABLE, classes=("a", "b", "c")), Keyring(SERVER_KEY),
+        Distribution(list), cast("Screen", lines), show=told.append,
     )  # fmt: skip
 
     def looks_until(holds: Callable[[Presence], bool]) -> None:
@@ -140,7 +141,7 @@ def test_a_party_that_prepares_is_shown_before_it_has_read_a_record(tmp_path: Pa
         )
         goes_on.set()
         looks_until(lambda now: now == Presence(frozenset("a")))
-        assert said == ["a is here, preparing", "a joined: 3 teachers"]
+        assert lines.said == ["a is here, preparing", "a joined: 3 teachers"]
         grid.leave(FIRST_NODE)
         looks_until(lambda now: now == Presence())
     finally:

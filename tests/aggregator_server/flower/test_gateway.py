@@ -413,9 +413,7 @@ def test_a_certificate_that_cannot_be_used_is_a_usage_error(tmp_path: Path) -> N
     broken = tmp_path / "server.crt"
     broken.write_text("no certificate")
     with pytest.raises(UsageError, match="cannot be used"):
-        Gateway("127.0.0.1", 0, tls_certificate=broken, tls_key=broken)
-    with pytest.raises(UsageError, match="go together"):
-        Gateway("127.0.0.1", 0, tls_certificate=broken)
+        Gateway("127.0.0.1", 0, certificate=(broken, broken))
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 
-from aggregator_server.exchange.wire import EXPIRED, GONE, LOST, UNREADABLE, Arrival, Wire
+from aggregator_server.exchange.carrier import EXPIRED, GONE, LOST, UNREADABLE, Arrival, Carrier
+from aggregator_server.flower.carrier import GridCarrier, SwitchableCarrier
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
-from aggregator_server.flower.wire import GridWire, SwitchableWire
 from party.flower.client_app import make_client_app
 from pate.errors import ProcessError
 from protos.flower.carriage import pack
@@ -56,7 +56,7 @@ def grid() -> Iterator[LocalGrid]:
     grid.close()
 
 
-def collect(wire: Wire, count: int) -> list[Arrival]:
+def collect(wire: Carrier, count: int) -> list[Arrival]:
     arrivals: list[Arrival] = []
     deadline = time.monotonic() + 10
     while len(arrivals) < count:
@@ -69,28 +69,30 @@ def collect(wire: Wire, count: int) -> list[Arrival]:
 def one(app: ClientApp, *, limit: int = 1000) -> Arrival:
     """Ask a single party that runs ``app``."""
     grid = LocalGrid([app])
-    wire = GridWire(grid, limit=limit)
-    handle = wire.send(FIRST, b"abc")
+    wire = GridCarrier(grid, limit=limit)
+    wire.send(FIRST, b"digest", b"abc")
     [arrival] = collect(wire, 1)
     grid.close()
-    assert (arrival.handle, arrival.node) == (handle, FIRST)
+    assert (arrival.digest, arrival.node) == (b"digest", FIRST)
     return arrival
 
 
-def test_answers_come_back_under_their_handles(grid: LocalGrid) -> None:
-    wire = GridWire(grid)
+def test_answers_come_back_under_the_digest_of_their_request(grid: LocalGrid) -> None:
+    wire = GridCarrier(grid)
     assert wire.nodes() == {FIRST, SECOND}
-    sent = {wire.send(node, str(node).encode()): node for node in (FIRST, SECOND, FIRST)}
+    sent = {b"1": FIRST, b"2": SECOND, b"3": FIRST}
+    for digest, node in sent.items():
+        wire.send(node, digest, str(node).encode())
     arrivals = collect(wire, 3)
-    assert {a.handle: a.node for a in arrivals} == sent
+    assert {a.digest: a.node for a in arrivals} == sent
     assert all(a.body == b"echo " + str(a.node).encode() for a in arrivals)
     assert wire.receive() == []
 
 
 def test_an_unknown_node_is_gone(grid: LocalGrid) -> None:
-    wire = GridWire(grid)
-    handle = wire.send(7, b"x")
-    assert wire.receive() == [Arrival(handle, 7, None, GONE)]
+    wire = GridCarrier(grid)
+    wire.send(7, b"digest", b"x")
+    assert wire.receive() == [Arrival(7, b"digest", None, GONE)]
 
 
 def test_who_is_not_admitted_is_never_asked_nor_heard(grid: LocalGrid) -> None:
@@ -105,46 +107,46 @@ def test_who_is_not_admitted_is_never_asked_nor_heard(grid: LocalGrid) -> None:
 
     grid.push_messages = pushing  # type: ignore[method-assign, assignment]
     admitted = {FIRST, SECOND}
-    wire = GridWire(grid, admits=admitted.__contains__)
+    wire = GridCarrier(grid, admits=admitted.__contains__)
     assert wire.nodes() == {FIRST, SECOND}
     grid.slow_down(SECOND, 0.05)
-    late = wire.send(SECOND, b"x")
+    wire.send(SECOND, b"late", b"x")
     admitted.remove(SECOND)
     assert wire.nodes() == {FIRST}
     # What it answers now to what it was asked before is not taken.
-    assert collect(wire, 1) == [Arrival(late, SECOND, None, GONE)]
-    handle = wire.send(SECOND, b"secret")
-    assert wire.receive() == [Arrival(handle, SECOND, None, GONE)]
+    assert collect(wire, 1) == [Arrival(SECOND, b"late", None, GONE)]
+    wire.send(SECOND, b"digest", b"secret")
+    assert wire.receive() == [Arrival(SECOND, b"digest", None, GONE)]
     assert asked == [SECOND]
-    wire.send(FIRST, b"x")
+    wire.send(FIRST, b"digest", b"x")
     assert collect(wire, 1)[0].body == b"echo x"
 
 
 def test_a_party_that_left_is_gone_and_may_come_back(grid: LocalGrid) -> None:
-    wire = GridWire(grid)
+    wire = GridCarrier(grid)
     grid.leave(SECOND)
     assert wire.nodes() == {FIRST}
-    wire.send(SECOND, b"x")
+    wire.send(SECOND, b"digest", b"x")
     [away] = collect(wire, 1)
     assert (away.node, away.failure) == (SECOND, GONE)
     grid.come_back(SECOND)
-    wire.send(SECOND, b"x")
+    wire.send(SECOND, b"digest", b"x")
     assert collect(wire, 1)[0].body == b"echo x"
 
 
 def test_a_party_that_leaves_while_it_works_is_gone(grid: LocalGrid) -> None:
-    wire = GridWire(grid)
+    wire = GridCarrier(grid)
     grid.slow_down(FIRST, 0.05)
-    wire.send(FIRST, b"x")
+    wire.send(FIRST, b"digest", b"x")
     grid.leave(FIRST)
     assert collect(wire, 1)[0].failure == GONE
 
 
 def test_a_slow_party_delays_nobody(grid: LocalGrid) -> None:
-    wire = GridWire(grid)
+    wire = GridCarrier(grid)
     grid.slow_down(FIRST, 3600)
-    wire.send(FIRST, b"x")
-    wire.send(SECOND, b"x")
+    wire.send(FIRST, b"digest", b"x")
+    wire.send(SECOND, b"digest", b"x")
     assert collect(wire, 1)[0].node == SECOND
     assert wire.receive() == []
 
@@ -205,9 +207,9 @@ def test_each_party_has_its_own_configuration_and_memory() -> None:
         return Message(pack(str(context.node_config["name"]).encode()), reply_to=message)
 
     grid = LocalGrid([app, app], node_configs=[{"name": "a"}, {"name": "b"}])
-    wire = GridWire(grid)
+    wire = GridCarrier(grid)
     for node in wire.nodes():
-        wire.send(node, b"")
+        wire.send(node, b"digest", b"")
     names = {a.node: a.body for a in collect(wire, 2)}
     grid.close()
     assert names == {FIRST: b"a", SECOND: b"b"}
@@ -217,9 +219,9 @@ def test_each_party_has_its_own_configuration_and_memory() -> None:
 
 def test_an_arrival_has_a_body_or_a_failure() -> None:
     with pytest.raises(ValueError, match="either"):
-        Arrival("h", 1, None, None)
+        Arrival(1, b"d", None, None)
     with pytest.raises(ValueError, match="either"):
-        Arrival("h", 1, b"", GONE)
+        Arrival(1, b"d", b"", GONE)
 
 
 class Unplugged(LocalGrid):
@@ -233,42 +235,42 @@ class Unplugged(LocalGrid):
 
 
 def test_without_a_link_nobody_is_connected_and_messages_are_lost(grid: LocalGrid) -> None:
-    wire = SwitchableWire(lambda _: None)
+    wire = SwitchableCarrier(lambda _: None)
     assert wire.nodes() == frozenset()
-    handle = wire.send(FIRST, b"x")
-    assert wire.receive() == [Arrival(handle, FIRST, None, LOST)]
-    wire.attach(GridWire(grid))
-    wire.send(FIRST, b"x")
+    wire.send(FIRST, b"digest", b"x")
+    assert wire.receive() == [Arrival(FIRST, b"digest", None, LOST)]
+    wire.attach(GridCarrier(grid))
+    wire.send(FIRST, b"digest", b"x")
     assert collect(wire, 1)[0].body == b"echo x"
 
 
 def test_what_is_under_way_is_lost_with_the_link(grid: LocalGrid) -> None:
-    wire = SwitchableWire(lambda _: None)
-    wire.attach(GridWire(grid))
+    wire = SwitchableCarrier(lambda _: None)
+    wire.attach(GridCarrier(grid))
     grid.slow_down(FIRST, 3600)
-    handle = wire.send(FIRST, b"x")
+    wire.send(FIRST, b"digest", b"x")
     assert wire.detach() == 1
-    wire.attach(GridWire(grid))
-    assert wire.receive() == [Arrival(handle, FIRST, None, LOST)]
+    wire.attach(GridCarrier(grid))
+    assert wire.receive() == [Arrival(FIRST, b"digest", None, LOST)]
 
 
 def test_a_link_that_is_down_is_reported_and_raises_nothing() -> None:
     reported: list[BaseException] = []
-    wire = SwitchableWire(reported.append)
+    wire = SwitchableCarrier(reported.append)
     grid = Unplugged([ECHO])
-    wire.attach(GridWire(grid))
+    wire.attach(GridCarrier(grid))
     assert wire.nodes() == frozenset()
-    wire.send(FIRST, b"x")
+    wire.send(FIRST, b"digest", b"x")
     grid.close()
     assert [a.failure for a in wire.receive()] == [LOST]
     assert [type(e) for e in reported] == [httpx.ConnectError, httpx.ConnectError]
 
 
 def test_a_link_that_cannot_be_had_again_is_an_error_everywhere(grid: LocalGrid) -> None:
-    wire = SwitchableWire(lambda _: None)
-    wire.attach(GridWire(grid))
+    wire = SwitchableCarrier(lambda _: None)
+    wire.attach(GridCarrier(grid))
     wire.fail(ProcessError("it is over"))
-    for call in (wire.nodes, wire.receive, lambda: wire.send(FIRST, b"")):
+    for call in (wire.nodes, wire.receive, lambda: wire.send(FIRST, b"", b"")):
         with pytest.raises(ProcessError, match="it is over"):
             call()
     wire.close()
@@ -277,16 +279,17 @@ def test_a_link_that_cannot_be_had_again_is_an_error_everywhere(grid: LocalGrid)
 def test_what_a_node_was_sent_is_lost_when_another_process_is_there(grid: LocalGrid) -> None:
     """And it is absent once, so that it is asked again for its description."""
     told: list[int] = []
-    wire = SwitchableWire(lambda error: pytest.fail(str(error)))
-    wire.attach(GridWire(grid, on_sent=told.append))
+    wire = SwitchableCarrier(lambda error: pytest.fail(str(error)))
+    wire.attach(GridCarrier(grid, on_sent=told.append))
     assert wire.nodes() == {FIRST, SECOND}
-    kept, lost = wire.send(FIRST, b"kept"), wire.send(SECOND, b"lost")
+    wire.send(FIRST, b"1", b"kept")
+    wire.send(SECOND, b"2", b"lost")
     assert told == [FIRST, SECOND]
     wire.renew(SECOND)
     wire.renew(7)  # it was never there
-    arrivals = {arrival.handle: arrival for arrival in collect(wire, 2)}
-    assert arrivals[kept].body == b"echo kept"
-    assert arrivals[lost].failure == LOST
+    arrivals = {arrival.digest: arrival for arrival in collect(wire, 2)}
+    assert arrivals[b"1"].body == b"echo kept"
+    assert arrivals[b"2"].failure == LOST
     assert wire.nodes() == {FIRST}
     assert wire.nodes() == {FIRST, SECOND}
     assert wire.receive() == []

@@ -60,13 +60,13 @@ class Stage:
     def __init__(self, silence: float = SILENCE_S) -> None:
         self.now = 1000.0
         self.link = Superlink()
-        self.knocks: list[bytes] = []
+        self.asking: list[bytes] = []
         self.arrived: list[int] = []
         self.pulls = HeldPulls(3600.0)
         self.sessions = Sessions(
             self.pulls,
             silence=silence,
-            on_knock=self.knocks.append,
+            on_asking=self.asking.append,
             on_arrived=self.arrived.append,
             clock=lambda: self.now,
         )
@@ -120,7 +120,7 @@ def test_one_that_speaks_stays_and_the_other_is_refused() -> None:
         assert await copy == 412
         assert DEACTIVATE not in stage.link.calls
         assert await stage.call(HEARTBEAT, b"copy") == 401
-        assert stage.knocks == [KEY, KEY]
+        assert stage.asking == [KEY, KEY]
 
     play(scene())
 
@@ -168,7 +168,7 @@ def test_what_the_superlink_refuses_for_another_reason_replaces_nobody(answer: A
         assert await stage.call(HEARTBEAT, b"old") == answer[0]
         assert stage.sessions._of[KEY].heard == 1000.0
         assert stage.link.calls == [ACTIVATE, ACTIVATE, HEARTBEAT]
-        assert stage.knocks == [KEY]
+        assert stage.asking == [KEY]
 
     play(scene())
 
@@ -197,18 +197,18 @@ def test_whoever_left_in_order_leaves_the_place_free() -> None:
     play(scene())
 
 
-def test_an_enrolled_party_that_knocks_counts_as_coming_back_for_a_while(
+def test_an_enrolled_party_that_asks_for_admission_counts_as_coming_back_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deployment = Deployment(tmp_path)
     try:
         deployment._name_of = {b"a key": "hospital_a"}
-        deployment._knocked(b"a stranger's")
-        assert deployment.returning() == frozenset()
-        deployment._knocked(b"a key")
-        assert deployment.returning() == {"hospital_a"}
-        deployment.pause(3600.0)  # which a knock ends
+        deployment._asks(b"a stranger's")
+        assert deployment.carrier.returning() == frozenset()
+        deployment._asks(b"a key")
+        assert deployment.carrier.returning() == {"hospital_a"}
+        deployment.carrier.pause(3600.0)  # which the question ends
         monkeypatch.setattr("aggregator_server.flower.deployment._RETURNING_S", 0.0)
-        assert deployment.returning() == frozenset()
+        assert deployment.carrier.returning() == frozenset()
     finally:
         deployment.close()

@@ -6,7 +6,7 @@ import datetime as dt
 import ipaddress
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -24,9 +24,6 @@ from aggregator_server.identities.authority import (
     make_authority,
 )
 from pate.errors import StateError, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)

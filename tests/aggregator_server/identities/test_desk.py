@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from aggregator_server.identities import Identities
 from aggregator_server.identities import enrolment_service as desk_module
 from aggregator_server.identities.enrolment_service import ATTEMPTS, EnrolmentService
 from tests.support.server.identities import DAY, NOW, Clock, answer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -7,17 +7,20 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from aggregator_server.ledger.answers import CHAIN
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.state import Charge
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost
 from pate.campaign.roster import RosterParty
@@ -43,12 +46,6 @@ from tests.support.server.campaigns import (
     make_votes,
     start,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from aggregator_server.ledger.state import Charge
 
 
 @pytest.fixture

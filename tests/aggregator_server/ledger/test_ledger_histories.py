@@ -6,20 +6,17 @@ import shutil
 import tempfile
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.state import Charge
 from aggregator_server.ledger.verify import verify
 from pate.errors import BudgetError, LedgerError
 from pate.mechanisms import Outcome
 from tests.support.server.campaigns import make_spec, start
-
-if TYPE_CHECKING:
-    from aggregator_server.ledger.state import Charge
 
 QUERIES = 12
 #: A label and a check of the discrete noise, in half of mu squared.

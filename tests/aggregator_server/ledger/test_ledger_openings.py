@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,14 +13,9 @@ from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.errors import LedgerError, QuorumError, StateError
+from pate.storage.hash_chain import Entry
 from pate.votes import Histogram
 from tests.support.server.campaigns import NAMES, label, make_spec, make_votes, start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pate.storage.hash_chain import Entry
 
 REST = NAMES[:3]
 MASKED = make_spec(aggregation="masked", colluders=1, queries=20)

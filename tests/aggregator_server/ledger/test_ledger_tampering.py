@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +19,6 @@ from pate.mechanisms import Outcome
 from pate.storage.hash_chain import Head
 from tests.support.server.campaigns import make_predictions, make_spec, start
 from tests.support.tampering import Body, forged, repeated, tamper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

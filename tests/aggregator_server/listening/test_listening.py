@@ -10,7 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -19,21 +21,17 @@ import uvicorn
 from aggregator_server.flower.gateway import MAX_HEAD, Gateway
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
-from aggregator_server.listening import bounded_listener, impatient
+from aggregator_server.listening import bounded_listener, timeouts
 from aggregator_server.listening.bounded_listener import (
     KEPT_EACH,
     BoundedListener,
     Room,
     room_for_connections,
 )
-from aggregator_server.listening.impatient import Loop, protocol_of
+from aggregator_server.listening.timeouts import Loop, protocol_of
 from pate.runtime.child import listen
 from tests.support.server.fleet_nodes import new_key, pem_of, signed
 from tests.support.server.identities import NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ROOMY = Room(all=100, per_address=100)
 PULL = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\n"
@@ -41,8 +39,8 @@ PULL = b"POST /v1/fleet/pull-messages HTTP/1.1\r\nhost: x\r\n"
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(impatient, "PATIENCE_S", 0.3)
-    monkeypatch.setattr(impatient, "FIRST_PATIENCE_S", 0.3)
+    monkeypatch.setattr(timeouts, "REQUEST_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(timeouts, "ACCEPT_TIMEOUT_S", 0.3)
 
 
 @pytest.fixture
@@ -129,8 +127,7 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
     gateway = Gateway(
         "127.0.0.1",
         0,
-        tls_certificate=identities.certificate,
-        tls_key=identities.certificate_key,
+        certificate=(identities.certificate, identities.certificate_key),
     )
     gateway.start()
     try:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from aggregator_server.envelopes.out import Out
-from aggregator_server.envelopes.session import last_envelopes
-from aggregator_server.envelopes.store import EARLY, FILE, Store
+from aggregator_server.exchange.by_envelope import last_envelopes
+from aggregator_server.exchange.envelope import Out
 from aggregator_server.exchange.presence import Presence
+from aggregator_server.exchange.store import EARLY, FILE, Store
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.monitoring.status import LISTED, Status
 from pate.campaign.settings import make_gate

@@ -1,25 +1,56 @@
-"""The page of a real server with real parties, followed in a browser from its start to its end."""
+"""The page of a real server with real parties, followed in a browser from its start to its end.
+
+In the end it is photographed as the README's picture is.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
 
-from aggregator_server.monitoring.token import TOKEN_FILE
+from pate.runtime.home import PAGE_TOKEN
 from tests.support.server.statuses import chromium
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = pytest.mark.slow
 
 SOON_MS = 120_000
+IMAGES = Path(__file__).resolve().parents[3] / "docs" / "images"
+#: Bytes: it is in every clone, and on the first page that people see.
+MOST = 300_000
+
+
+def colour_of_the_ground(path: Path) -> tuple[int, int, int]:
+    with Image.open(path) as picture:
+        red, green, blue, *_ = picture.convert("RGB").getpixel((5, picture.height - 5))  # type: ignore[misc]
+    return red, green, blue
+
+
+def check_photographs(tab: Any, folder: Path) -> None:
+    """Photograph a tab in light and dark, and check these pictures and those of the README."""
+    spec = importlib.util.spec_from_file_location("make", IMAGES / "make.py")
+    assert spec is not None
+    assert spec.loader is not None
+    make = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(make)
+    for scheme, name in (("light", "page.png"), ("dark", "page-dark.png")):
+        tab.emulate_media(color_scheme=scheme)
+        make.photograph(tab, folder / name)
+        for path in (folder / name, IMAGES / name):
+            assert path.stat().st_size < MOST
+            with Image.open(path) as picture:
+                assert picture.width == make.WIDTH
+                assert 1000 < picture.height < 2000
+                assert len(picture.convert("L").getcolors() or ()) > 20, "nothing is in it"
+            assert (sum(colour_of_the_ground(path)) > 384) == (scheme == "light")
 
 
 def test_a_campaign_is_followed_from_its_start_to_its_end(tmp_path: Path) -> None:
@@ -33,10 +64,10 @@ def test_a_campaign_is_followed_from_its_start_to_its_end(tmp_path: Path) -> Non
         found = re.search(r"page: (http://127\.0\.0\.1:\d+)/", server.text)
         assert found is not None
         address = found[1]
-        token = (campaign.home / TOKEN_FILE).read_text().strip()
+        token = (campaign.home / PAGE_TOKEN).read_text().strip()
         assert token not in server.text, "the token went into a log"
 
-        tab = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        tab = browser.new_context(viewport={"width": 1300, "height": 900}).new_page()
         complaints: list[str] = []
         urls: list[str] = []
         weights: list[int] = []
@@ -74,6 +105,7 @@ def test_a_campaign_is_followed_from_its_start_to_its_end(tmp_path: Path) -> Non
         assert "votes on 60 queries from north, south" in tab.inner_text("#log")
         assert seen["ledger_entries"] == campaign.verified()["entries"]
         tab.locator("#plot circle").wait_for(timeout=SOON_MS)
+        check_photographs(tab, tmp_path)
 
         assert tab.evaluate("window.mark") == 1, "the page was loaded anew"
         assert complaints == []

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from aggregator_server.monitoring.app import STREAMS, make_app
-from aggregator_server.monitoring.auth import OPEN
+from aggregator_server.monitoring.app import OPEN, STREAMS, cookie_of, make_app
 from aggregator_server.monitoring.serving import Page, PageServer
-from aggregator_server.monitoring.token import TOKEN_FILE, cookie_of, kept_token
 from pate.errors import LedgerError, PortInUseError, StateError, UsageError
 from pate.runtime.child import listen
+from pate.runtime.home import PAGE_TOKEN, kept_token
 from tests.support.server.statuses import a_campaign, a_page, say
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def test_who_has_the_token_is_not_sent_away_for_those_who_have_not(
 ) -> None:
     with a_page(campaign[1], tmp_path) as page:
         follows = socket.create_connection(("127.0.0.1", page.port), timeout=30)
-        token = kept_token(tmp_path)
+        token = kept_token(tmp_path / PAGE_TOKEN)
         follows.sendall(
             b"GET /api/stream HTTP/1.1\r\nhost: localhost\r\n"
             b"authorization: Bearer " + token.encode() + b"\r\n\r\n"
@@ -242,7 +241,7 @@ def test_a_stream_tells_news_and_the_seats_are_counted(
 ) -> None:
     ledger, status = campaign
     with a_page(status, tmp_path) as page:
-        headers = {"authorization": f"Bearer {kept_token(tmp_path)}"}
+        headers = {"authorization": f"Bearer {kept_token(tmp_path / PAGE_TOKEN)}"}
         limits = httpx.Limits(max_connections=STREAMS + 4)
         with httpx.Client(base_url=page.address, headers=headers, limits=limits) as client:
             with client.stream("GET", "/api/stream") as stream:
@@ -267,7 +266,7 @@ def test_a_stop_ends_streams_and_frees_the_port(
     campaign: tuple[Ledger, Status], tmp_path: Path
 ) -> None:
     with a_page(campaign[1], tmp_path) as page:
-        headers = {"authorization": f"Bearer {kept_token(tmp_path)}"}
+        headers = {"authorization": f"Bearer {kept_token(tmp_path / PAGE_TOKEN)}"}
         with httpx.stream("GET", f"{page.address}/api/stream", headers=headers) as stream:
             lines = stream.iter_lines()
             assert next(lines) == "event: overview"
@@ -278,15 +277,15 @@ def test_a_stop_ends_streams_and_frees_the_port(
 
 
 def test_the_token_is_kept_for_its_owner_alone(tmp_path: Path) -> None:
-    token = kept_token(tmp_path / "home")
-    path = tmp_path / "home" / TOKEN_FILE
+    token = kept_token(tmp_path / "home" / PAGE_TOKEN)
+    path = tmp_path / "home" / PAGE_TOKEN
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert re.fullmatch(r"[\w-]{43}", token)
-    assert kept_token(tmp_path / "home") == token
-    assert kept_token(tmp_path / "other") != token
+    assert kept_token(tmp_path / "home" / PAGE_TOKEN) == token
+    assert kept_token(tmp_path / "other" / PAGE_TOKEN) != token
     path.write_text("short\n")
     with pytest.raises(StateError, match="damaged"):
-        kept_token(tmp_path / "home")
+        kept_token(tmp_path / "home" / PAGE_TOKEN)
 
 
 def test_a_taken_port_is_an_error_only_if_it_was_asked_for(

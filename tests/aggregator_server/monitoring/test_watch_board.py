@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.monitoring.ledger_counts import POINTS, TAIL, LedgerCounts
-from aggregator_server.monitoring.overview import Check
+from aggregator_server.monitoring.overview import POINTS, TAIL, Check, LedgerCounts
 from aggregator_server.monitoring.status import LINES, LISTED, Status
 from pate.campaign.settings import make_gate
 from pate.formats.privacy_statement import neighbours_of
@@ -28,9 +27,6 @@ from tests.support.server.campaigns import (
     start,
 )
 from tests.support.server.statuses import INTERACTIVE, a_campaign, say
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_before_the_roster_it_says_who_is_here_and_who_is_expected(tmp_path: Path) -> None:

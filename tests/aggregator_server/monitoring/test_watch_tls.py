@@ -5,17 +5,14 @@ from __future__ import annotations
 import datetime as dt
 import ssl
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 
 from aggregator_server.identities import Identities
 from aggregator_server.monitoring.serving import Page, PageServer
-from aggregator_server.monitoring.token import kept_token
+from pate.runtime.home import PAGE_TOKEN, kept_token
 from tests.support.server.statuses import a_campaign
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_it_speaks_tls_under_the_names_of_the_certificate(tmp_path: Path) -> None:
@@ -24,7 +21,7 @@ def test_it_speaks_tls_under_the_names_of_the_certificate(tmp_path: Path) -> Non
         tmp_path / "home", ["pate.hospital.example", "127.0.0.1"], 9092, now
     )
     trust = ssl.create_default_context(cafile=str(identities.ca))
-    headers = {"authorization": f"Bearer {kept_token(tmp_path / 'home')}"}
+    headers = {"authorization": f"Bearer {kept_token(tmp_path / 'home' / PAGE_TOKEN)}"}
     everywhere = PageServer("0.0.0.0", 0)  # noqa: S104 - over TLS
     with (
         a_campaign(tmp_path) as (_, status),
@@ -44,7 +41,9 @@ def test_it_speaks_tls_under_the_names_of_the_certificate(tmp_path: Path) -> Non
         ]
         assert len(ends) == 1
         assert ends[0] > time.time()
-        cookie = client.get(f"{here}/?token={kept_token(tmp_path / 'home')}").headers["set-cookie"]
+        cookie = client.get(f"{here}/?token={kept_token(tmp_path / 'home' / PAGE_TOKEN)}").headers[
+            "set-cookie"
+        ]
         assert "Secure" in cookie.split("; ")
         try:
             plain = httpx.get(f"http://127.0.0.1:{page.port}/")

@@ -6,7 +6,7 @@ The party's screens: tests/party/test_adjacency.py; the student's last line: tes
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -19,9 +19,6 @@ from student.card import Provenance, write_card
 from tests.aggregator_server.campaign import test_matrix_campaign as voting
 from tests.student.evaluation.test_evaluate import Parrot
 from tests.support.server.campaigns import label, make_spec, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALTERED, MOVED = "one record added, removed or altered", "one record added or removed"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -24,9 +24,6 @@ from pate.formats.privacy_statement import (
 from pate.noise.simulated import SimulatedNoise
 from pate.storage.hash_chain import Head
 from tests.support.server.campaigns import answer, label, make_spec, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from aggregator_server.exchange.presence import FILE, Presence, noting
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import describe, describe_state, show
 from tests.support.server.campaigns import label, make_spec, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("width", [80, 100])

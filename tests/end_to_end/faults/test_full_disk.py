@@ -56,7 +56,7 @@ def fill(disk: Path, leave: int) -> Path:
 
 
 @pytest.mark.parametrize(
-    "leave", others_slow([0, 16, 40, 120, 200], lambda leave: leave == 40), ids="{} KiB left".format
+    "leave", others_slow([0, 40, 120], lambda leave: leave == 40), ids="{} KiB left".format
 )
 def test_a_server_whose_disk_is_full(
     homes: Homes, tmp_path: Path, small_disk: Path, leave: int
@@ -66,21 +66,18 @@ def test_a_server_whose_disk_is_full(
         ballast = fill(small_disk, leave * 1024)
         parties = [play.party(name) for name in homes.names]
         server = play.serve()
-        ended = server.ends(0, DiskError.exit_code)
-        assert leave >= 200 or ended == DiskError.exit_code
-        if ended:
-            _says_it_in_one_line(server.lines)
+        server.ends(DiskError.exit_code)
+        _says_it_in_one_line(server.lines)
         ballast.unlink()  # SQLite reads a log of writes with a file beside it
         before = play.stand()
-        if ended:
-            play.serve().ends(0)
+        play.serve().ends(0)
         for party in parties:
             party.ends(0)
         _holds(play, before)
 
 
 @pytest.mark.parametrize(
-    "leave", others_slow([0, 24, 64], lambda leave: leave == 24), ids="{} KiB left".format
+    "leave", others_slow([0, 24], lambda leave: leave == 24), ids="{} KiB left".format
 )
 def test_a_party_whose_disk_is_full(
     homes: Homes, tmp_path: Path, small_disk: Path, leave: int
@@ -94,8 +91,7 @@ def test_a_party_whose_disk_is_full(
         server = play.serve()
         others = [play.party(name) for name in homes.names if name != "west"]
         west = play.party("west")
-        ended = west.ends(DiskError.exit_code)
-        assert ended == DiskError.exit_code
+        west.ends(DiskError.exit_code)
         _says_it_in_one_line(west.lines)
         ballast.unlink()
         # A server waits a while for one that voted and is away, to say goodbye, and then no longer.
@@ -110,8 +106,8 @@ def test_a_party_whose_disk_is_full(
     ("words", "leave"),
     others_slow(
         [
-            ("teachers are ready", 0), ("joined campaign", 0), ("joined campaign", 20),
-            ("received the public set", 0), ("received the public set", 40), ("voting on", 0),
+            ("teachers are ready", 0), ("joined campaign", 20), ("received the public set", 0),
+            ("voting on", 0),
         ],
         lambda case: case[0] == "voting on",
     ),

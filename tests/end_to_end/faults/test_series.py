@@ -1,4 +1,4 @@
-"""Two campaigns of one series as real processes: tables grow between them, and each party is killed."""
+"""Two campaigns of one series, of the real commands: tables grow between them, and each party is killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pate.errors import QuorumError
 from pate.formats.labels import LabelSet
 from simulation.datasets import write_labelled
-from tests.support.world.commands import Campaign
+from tests.support.world.commands import DirectCampaign
 from tests.support.world.sites import RECORDS, Sites, lenient
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ def write_first(sites: Sites, records: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+def told(tmp_path_factory: pytest.TempPathFactory) -> DirectCampaign:
     """Both campaigns, run to their ends."""
     folder = tmp_path_factory.mktemp("series")
     sites = Sites(folder, NAMES).deal()
     public = sites.public(0, QUERIES)
-    with Campaign(folder / "campaign", sites) as both:
+    with DirectCampaign(folder / "campaign", sites) as both:
         both.enrol(lenient(3, 3))
         for number, name in enumerate(CAMPAIGNS):
             write_first(sites, RECORDS if number else FIRST)
@@ -69,7 +69,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
         return both
 
 
-def labels_of(told: Campaign, name: str) -> LabelSet:
+def labels_of(told: DirectCampaign, name: str) -> LabelSet:
     file = told.folder / f"{name}.json"
     if not file.exists():
         told.run(
@@ -79,7 +79,7 @@ def labels_of(told: Campaign, name: str) -> LabelSet:
     return LabelSet.from_json(file.read_text())
 
 
-def shown(told: Campaign, name: str) -> dict[str, Any]:
+def shown(told: DirectCampaign, name: str) -> dict[str, Any]:
     home = told.sites.home(name)
     program = told.run("party-ledger", "party", "ledger", "--json", "--home", home)
     program.ends(0)
@@ -87,7 +87,7 @@ def shown(told: Campaign, name: str) -> dict[str, Any]:
     return found
 
 
-def test_each_record_is_in_one_of_the_two_sums(told: Campaign) -> None:
+def test_each_record_is_in_one_of_the_two_sums(told: DirectCampaign) -> None:
     """90 counts with noise below sigma 2.5 sum to less than 24 sigma; the sums differ by 120."""
     for name, records in zip(CAMPAIGNS, (FIRST, RECORDS - FIRST), strict=True):
         noisy = labels_of(told, name).noisy
@@ -97,7 +97,7 @@ def test_each_record_is_in_one_of_the_two_sums(told: Campaign) -> None:
         assert abs(int(noisy.counts.sum()) - len(NAMES) * records) < 119
 
 
-def test_the_second_campaign_costs_the_parties_nothing_more(told: Campaign) -> None:
+def test_the_second_campaign_costs_the_parties_nothing_more(told: DirectCampaign) -> None:
     for name in NAMES:
         found = shown(told, name)
         (series,) = found["series"]
@@ -107,7 +107,7 @@ def test_the_second_campaign_costs_the_parties_nothing_more(told: Campaign) -> N
         assert found["own_figure"]["epsilon"] == figures[0]
 
 
-def test_the_statements_name_the_series_and_the_parties_agree(told: Campaign) -> None:
+def test_the_statements_name_the_series_and_the_parties_agree(told: DirectCampaign) -> None:
     for name in CAMPAIGNS:
         privacy = labels_of(told, name).privacy
         said = json.loads(privacy)
@@ -121,7 +121,7 @@ def test_the_statements_name_the_series_and_the_parties_agree(told: Campaign) ->
             )
 
 
-def test_every_screen_says_what_the_series_covers(told: Campaign) -> None:
+def test_every_screen_says_what_the_series_covers(told: DirectCampaign) -> None:
     for program in told.programs:
         if program.name in ("server", *NAMES) and program.lines:
             text = " ".join((program.text + program.output).replace("│", " ").split())

@@ -38,7 +38,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _WITHIN_S: Final = 5.0
 _SEED: Final = 35
 #: Moments of each program and signal.
-_COUNT: Final = int(os.environ.get("PATE_TEST_STOPS", "2"))
+_COUNT: Final = int(os.environ.get("PATE_TEST_STOPS", "1"))
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ with its enrolment.
 
 from __future__ import annotations
 
+import os
 import signal
 import ssl
 from dataclasses import dataclass
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import entries
-from tests.end_to_end.faults.test_crashes import kill_superlink
-from tests.support.world.commands import Campaign
+from simulation.programs import children, until
+from tests.support.world.commands import Campaign, names_of
 from tests.support.world.sites import TEACHERS, Sites, lenient
 
 if TYPE_CHECKING:
@@ -45,6 +46,12 @@ def shown(campaign: Campaign) -> str:
     """Return the certificate that the server's port shows, checked against its authority."""
     ca = campaign.home / "identity" / "ca.pem"
     return ssl.get_server_certificate(("127.0.0.1", campaign.port), ca_certs=str(ca), timeout=60)
+
+
+def kill_superlink(server: Program) -> None:
+    (superlink,) = [pid for pid in children(server.pid) if b"superlink" in names_of(pid)]
+    os.kill(superlink, signal.SIGKILL)
+    until(lambda: superlink not in children(server.pid), "the SuperLink is gone")
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import platformdirs
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from party.cli.main import app
@@ -26,11 +28,6 @@ from tests.support.party.offers import (
     queries,
     settled,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from click.testing import Result
 
 OTHER = "d2" * 16
 

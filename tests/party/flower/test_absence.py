@@ -8,7 +8,7 @@ import pytest
 from flwr.clientapp import ClientApp
 
 from party.flower import connection as resident
-from party.flower.connection import Connection
+from party.flower.connection import Connection, Timeouts
 from party.flower.supernode import Server
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.session import of_absence
@@ -41,11 +41,10 @@ def test_it_is_said_once_when_the_server_is_away_for_long(
     said: list[str] = []
     with pytest.raises(UnreachableError, match="gave up after"):
         Connection(
-            f"127.0.0.1:{free_port()}",
+            Server(f"127.0.0.1:{free_port()}"),
             ClientApp(),
             tmp_path,
-            max_wait=max_wait,
-            absence=absence,
+            timeouts=Timeouts(server=max_wait, absence=absence),
             on_absence=lambda: said.append("away"),
         ).run(lambda: False)
     assert len(said) == times
@@ -79,7 +78,11 @@ def test_a_server_is_waited_for_as_long_as_was_said(
 ) -> None:
     away, said = Away(monkeypatch), list[str]()
     connection = Connection(
-        "127.0.0.1:1", ClientApp(), tmp_path, max_wait=max_wait, on_event=said.append
+        Server("127.0.0.1:1"),
+        ClientApp(),
+        tmp_path,
+        timeouts=Timeouts(server=max_wait),
+        on_event=said.append,
     )
     with pytest.raises(UnreachableError, match="gave up after"):
         connection.run(lambda: False)

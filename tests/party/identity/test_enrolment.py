@@ -7,8 +7,9 @@ import json
 import os
 import pathlib
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -47,10 +48,6 @@ from pate.runtime import home as home_module
 from pate.runtime.child import free_port
 from pate.runtime.screen import Screen
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 DAY = dt.timedelta(days=1)
 
 
@@ -80,8 +77,7 @@ def opened(identities: Identities, host: str = "127.0.0.1") -> tuple[Gateway, Do
     gateway = Gateway(
         host,
         0,
-        tls_certificate=identities.certificate,
-        tls_key=identities.certificate_key,
+        certificate=(identities.certificate, identities.certificate_key),
         enrolment=EnrolmentService(identities, clock=now, on_event=events.append),
     )
     gateway.start()
@@ -462,7 +458,9 @@ def test_nothing_older_than_tls_13_is_spoken(service: Door) -> None:
 
 def test_a_node_key_is_not_used_in_clear(service: Door, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="in clear"):
-        Connection(service.address, make_client_app(bytes), tmp_path, node_key=tmp_path / "key")
+        Connection(
+            Server(service.address), make_client_app(bytes), tmp_path, node_key=tmp_path / "key"
+        )
 
 
 @pytest.fixture(scope="module")

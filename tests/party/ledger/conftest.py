@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from party.ledger.sent_votes import Answer
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.mechanisms import Neighbour
 from pate.storage.entries import each_entry
+from pate.storage.hash_chain import Entry
 from tests.support.party.offers import (
     SIX,
     answer,
@@ -28,12 +30,6 @@ from tests.support.party.offers import (
     tags,
 )
 from tests.support.tampering import Body, forged, rewrite, tamper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pate.storage.hash_chain import Entry
 
 
 @pytest.fixture(scope="module")

@@ -6,20 +6,25 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from party.ledger.ledger import PartyLedger
-from party.ledger.sent_votes import TAG_BYTES, Answer, matrix_of, tags_of, view_of
+from party.ledger.sent_votes import (
+    TAG_BYTES,
+    Answer,
+    Earlier,
+    How,
+    check_unmasking,
+    matrix_of,
+    tags_of,
+    view_of,
+)
+from pate.campaign.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from tests.support.party.offers import batch_of, noisy, queries, settled, tags
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.campaign.offer import Offer
 
 SOURCE, OTHER = bytes(32), b"o" * 32
 FIRST, LATE = settled(), settled(campaign="d2" * 16)
@@ -169,19 +174,28 @@ def test_a_tag_is_of_the_votes_by_name() -> None:
         assert not set(other) & set(made)
 
 
+RECORDS = settled(
+    campaign="e5" * 16, aggregator="neighbour", mechanisms=None, composition=None, cap=None,
+    public_set="p", teachers_each=(5,) * 6, teachers=30, classes=("x", "y"),
+)  # fmt: skip
+
+
+def test_sums_of_teachers_and_of_records_may_have_other_parties() -> None:
+    earlier = [Earlier(FIRST, "aa", How(b"six", ""))]
+    check_unmasking(RECORDS, "bb", How(b"five", ""), earlier, allow_other=False)
+    with pytest.raises(RefusedError, match="with other parties"):
+        check_unmasking(LATE, "bb", How(b"five", ""), earlier, allow_other=False)
+
+
 def test_a_matrix_is_all_that_decides_records_votes() -> None:
     assert matrix_of(FIRST, "aa") == matrix_of(FIRST, "bb") == ""
-    offer = settled(
-        aggregator="neighbour", mechanisms=None, composition=None, cap=None, public_set="p",
-        teachers_each=(5,) * 6, teachers=30, classes=("x", "y"),
-    )  # fmt: skip
-    whole = matrix_of(offer, "aa")
-    assert matrix_of(replace(offer, classes=("y", "x"), epsilon=1.0), "aa") == whole
+    whole = matrix_of(RECORDS, "aa")
+    assert matrix_of(replace(RECORDS, classes=("y", "x"), epsilon=1.0), "aa") == whole
     for other in (
-        matrix_of(offer, "bb"),
-        matrix_of(replace(offer, public_set="q"), "aa"),
-        matrix_of(replace(offer, teachers_each=(4,) * 6, teachers=24), "aa"),
-        matrix_of(replace(offer, classes=("x", "z")), "aa"),
+        matrix_of(RECORDS, "bb"),
+        matrix_of(replace(RECORDS, public_set="q"), "aa"),
+        matrix_of(replace(RECORDS, teachers_each=(4,) * 6, teachers=24), "aa"),
+        matrix_of(replace(RECORDS, classes=("x", "z")), "aa"),
     ):
         assert other != whole
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from party.ledger.accountant import LedgerView, Totals
-from party.ledger.bounds import Bound, together
+from party.ledger.accountant import Bound, LedgerView, Totals, together
 from party.ledger.ledger import PartyLedger
 from party.ledger.sent_votes import Answer
 from party.policy.binding import bind
@@ -21,9 +21,6 @@ from pate.errors import LedgerError, PateError, ProtocolError, RefusedError
 from pate.mechanisms import GNMax, Neighbour
 from tests.party.cli.test_cli_ledger import typed
 from tests.support.party.offers import answer, batch_of, gated, joining, queries, settled
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FREE = Policy.default(loopback=True)
 FOUR = replace(FREE, largest_epsilon=4.0)

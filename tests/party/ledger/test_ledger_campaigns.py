@@ -8,7 +8,7 @@ import sqlite3
 import tracemalloc
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from party.ledger.file import SCHEMA
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from pate.campaign.offer import Offer
 from pate.errors import LedgerError, RefusedError
 from tests.support.party.offers import (
     SIX,
@@ -26,11 +27,6 @@ from tests.support.party.offers import (
     queries,
     settled,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.campaign.offer import Offer
 
 FIVE = SIX[:5]
 MANY = 6
@@ -114,6 +110,7 @@ def test_counts_and_openings_are_those_of_a_ledger_that_holds_everything(
     offers = [settled(), noisy(campaign="d2" * 16), *map(offer_of, range(2))]
     seen: dict[str, set[bytes]] = {}
     opened: dict[bytes, set[tuple[str, ...]]] = {}
+    noisy_batches: dict[bytes, set[bytes]] = {}
     for _ in range(data.draw(st.integers(4, 12))):
         offer = data.draw(st.sampled_from(offers))
         hashes = queries(data.draw(st.integers(0, 5)), data.draw(st.integers(1, 4)))
@@ -128,12 +125,15 @@ def test_counts_and_openings_are_those_of_a_ledger_that_holds_everything(
             continue
         for each in hashes:
             opened.setdefault(each, set()).add(survivors)
+            if offer.sums.distributed:
+                noisy_batches.setdefault(each, set()).add(batch)
         if data.draw(st.integers(0, 3)) == 0:
             ledger = PartyLedger(ledger.path)
     assert {each.offer.campaign: each.queries for each in ledger.totals()} == {
         campaign: len(hashes) for campaign, hashes in seen.items()
     }
     assert all(len(each) == 1 for each in opened.values())
+    assert all(len(each) == 1 for each in noisy_batches.values())
     assert PartyLedger(ledger.path).campaigns() == ledger.campaigns()
 
 

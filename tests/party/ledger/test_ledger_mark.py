@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -16,9 +16,6 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.errors import DiskError, LedgerError, StateError, UsageError
 from pate.runtime.home import locked
 from tests.support.party.offers import answer_and_open, joining, queries, settled
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MARK = "ledger.head"
 

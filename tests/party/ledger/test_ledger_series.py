@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,15 +22,10 @@ from party.ledger.sent_votes import Answer
 from party.ledger.series import UNIT_BYTES, UnitVotes
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.filters import GAUSSIAN_PART, Delta
+from pate.campaign.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.mechanisms import DistributedNeighbour
 from tests.support.party.offers import KEY, batch_of, queries, settled, tags
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pate.campaign.offer import Offer
 
 KNOWN, OTHERWISE = "0a" * 32, "0b" * 32
 DELTA = Delta(1e-5)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from party.ledger.bundles import BundlesMade, BundleUsed
+from party.ledger.bundles import BundlesMade, BundleUsed, Listing
 from party.ledger.entries import CHAIN, RULES
 from party.ledger.state import LedgerState
 from pate.errors import LedgerError, PateError, RefusedError
-
-if TYPE_CHECKING:
-    from party.ledger.bundles import Listing
 
 ROSTER, OTHER = b"\xaa" * 32, b"\xbb" * 32
 FIRST, SECOND, THIRD = b"\x01" * 32, b"\x02" * 32, b"\x03" * 32

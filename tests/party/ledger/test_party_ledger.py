@@ -10,15 +10,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from party.ledger import ledger as ledger_module
 from party.ledger.accountant import Totals, cost_of, cumulative_epsilon
@@ -44,6 +44,7 @@ from pate.errors import (
     UsageError,
 )
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.storage.hash_chain import Json
 from tests.support.party.offers import (
     KEY,
     SIX,
@@ -58,12 +59,6 @@ from tests.support.party.offers import (
     tags,
 )
 from tests.support.tampering import tamper
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from pate.storage.hash_chain import Json
 
 FIVE = SIX[:5]
 OTHER = "d2" * 16
@@ -168,19 +163,6 @@ def test_terms_never_change(ledger: PartyLedger, change: dict[str, Any], named: 
             call()
     ledger.join(joining())  # to know less is no contradiction
     assert ledger.head == head
-
-
-def test_an_ended_campaign_gets_no_more_votes(ledger: PartyLedger) -> None:
-    batch = answer(ledger, settled(), queries(0, 2))
-    opened = answer_and_open(ledger, settled(), queries(2, 2))
-    ledger.end("c1" * 16, queries_asked=0, labels_released=0, epsilon=1.0, delta=1e-5)
-    with pytest.raises(RefusedError, match="has ended"):
-        answer(ledger, settled(), queries(0, 2))
-    with pytest.raises(RefusedError, match="has ended"):
-        ledger.open_batch("c1" * 16, batch, queries(0, 2), SIX)
-    ledger.open_batch("c1" * 16, opened, queries(2, 2), SIX)  # what it has already
-    with pytest.raises(RefusedError, match="never joined"):
-        ledger.end(OTHER, queries_asked=0, labels_released=0, epsilon=1.0, delta=1e-5)
 
 
 def test_campaigns_that_never_ask_for_votes_are_bounded_for_each_key(tmp_path: Path) -> None:
@@ -354,32 +336,6 @@ def test_only_what_was_answered_is_opened(ledger: PartyLedger) -> None:
     for survivors in ((), ("a", "a")):
         with pytest.raises(ProtocolError):
             ledger.open_batch("c1" * 16, batch, hashes, survivors)
-
-
-@settings(max_examples=25, deadline=None)
-@given(data=st.data())
-def test_no_history_opens_a_query_with_two_lists_of_survivors(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    """Whatever a server asks in turn, two sums of one query never differ in whose votes they have."""
-    ledger = PartyLedger(tmp_path_factory.mktemp("ledger") / LEDGER_FILE)
-    opened: dict[bytes, set[tuple[str, ...]]] = {}
-    noisy_batches: dict[tuple[str, bytes], set[bytes]] = {}
-    for _ in range(data.draw(st.integers(2, 8))):
-        offer = data.draw(st.sampled_from([settled(), noisy(campaign=OTHER)]))
-        hashes = queries(data.draw(st.integers(0, 5)), data.draw(st.integers(1, 4)))
-        survivors = data.draw(st.sampled_from([SIX, FIVE, SIX[1:]]))
-        try:
-            batch = answer_and_open(ledger, offer, hashes, survivors)
-        except RefusedError:
-            continue
-        for each in hashes:
-            opened.setdefault(each, set()).add(survivors)
-            if offer.sums.noise == "distributed":
-                noisy_batches.setdefault((offer.campaign, each), set()).add(batch)
-    assert all(len(each) == 1 for each in opened.values())
-    assert all(len(each) == 1 for each in noisy_batches.values())
-    assert PartyLedger(ledger.path).campaigns() == ledger.campaigns()
 
 
 # --- the file ------------------------------------------------------------------------------------

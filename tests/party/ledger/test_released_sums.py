@@ -13,21 +13,22 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from party.ledger import entries
 from party.ledger.entries import Answered
-from party.ledger.sent_votes import check_sources
-from party.ledger.unmaskings import How, check_exact
+from party.ledger.sent_votes import Given, How, check_exact, check_sources
 from party.voting import voter
 from party.voting.noise_shares import NoiseShares
 from pate.errors import RefusedError
+from pate.votes import Counts
 from tests.support.needs import others_slow
 from tests.support.party.histories import (
     KINDS,
@@ -41,12 +42,6 @@ from tests.support.party.histories import (
     watched,
 )
 from tests.support.party.offers import SIX, joining
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from party.ledger.sent_votes import Given
-    from pate.votes import Counts
 
 #: With every change; with all tests more.
 FEW = 2

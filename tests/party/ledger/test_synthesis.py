@@ -6,7 +6,8 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,17 +16,12 @@ from party.ledger.ledger import PartyLedger
 from party.ledger.synthesis import Synthesis
 from party.policy.policy import Policy
 from pate.accounting.filters import Delta
+from pate.campaign.choices import Unit
+from pate.campaign.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.formats.privacy_statement import neighbours_of
-from pate.mechanisms import GNMax, Neighbour
+from pate.mechanisms import GNMax, Mechanism, Neighbour
 from tests.support.party.offers import answer, noisy, queries, settled
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.campaign.choices import Unit
-    from pate.campaign.offer import Offer
-    from pate.mechanisms import Mechanism
 
 #: Of the default generator at epsilon 1 over 13 attributes: a tenth, a fifth and the rest of epsilon
 #: on first counts, on the order and on the tables.

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from aggregator_server.ledger.state import CampaignState
 from aggregator_server.results.statement import privacy_statement
-from party.ledger.findings import Check, agrees, unclear
+from party.ledger.campaigns import CampaignRecord
 from party.ledger.ledger import PartyLedger
-from party.ledger.verify import verify_statement
+from party.ledger.verify import Check, agrees, unclear, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
+from pate.campaign.choices import CompositionName
 from pate.campaign.offer import Offer
 from pate.formats.privacy_statement import (
     ADJACENCY,
@@ -32,13 +35,6 @@ from tests.support.party.offers import (
     settled,
 )
 from tests.support.server.campaigns import NAMES, label, make_spec, make_votes, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator_server.ledger.state import CampaignState
-    from party.ledger.campaigns import CampaignRecord
-    from pate.campaign.choices import CompositionName
 
 #: Gdp of the cap 1/10 of the offers at delta 1e-5.
 WORTH = Gdp().epsilon(Fraction(1, 10), 1e-5)

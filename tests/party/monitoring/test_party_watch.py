@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -20,10 +21,6 @@ from pate.accounting.filters import Delta
 from pate.errors import PortInUseError, UsageError
 from pate.runtime.child import listen
 from tests.support.party.offers import answer, gated, joining, queries, settled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -7,9 +7,11 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,10 +51,6 @@ from pate.runtime.child import free_port
 from simulation.programs import until
 from tests.support.encoders import drawn_jpegs, tiny_encoders
 from tests.support.party.offers import answer, gated, joining, queries, settled
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 DAY = dt.timedelta(days=1)
 RECORDS = 400

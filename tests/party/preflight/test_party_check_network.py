@@ -9,7 +9,8 @@ import http.server
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -37,10 +38,6 @@ from pate.preflight import machine
 from pate.preflight.checks import Status
 from pate.runtime.child import free_port
 from protos.bounds import CLOCK_AHEAD_S, CLOCK_BEHIND_S
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: An address of this machine that is not called loopback, so that it stands for another one.
 HOST = "127.0.0.2"
@@ -98,9 +95,7 @@ def serving(
 def gateway_of(
     identities: Identities, upstream: int | None = None, host: str = HOST
 ) -> Iterator[Gateway]:
-    gateway = Gateway(
-        host, 0, tls_certificate=identities.certificate, tls_key=identities.certificate_key
-    )
+    gateway = Gateway(host, 0, certificate=(identities.certificate, identities.certificate_key))
     gateway.point_at(None if upstream is None else f"{HOST}:{upstream}")
     gateway.start()
     try:

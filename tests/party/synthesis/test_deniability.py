@@ -31,7 +31,6 @@ from party.synthesis.deniability import (
     optimal,
     round_down,
     round_up,
-    smallest_k,
     theorem_1,
     total_cost,
 )
@@ -187,26 +186,6 @@ def test_epsilon_of_an_entropy(count: int) -> None:
     found = largest_each(Fraction(1), count, power(9))
     assert found > Fraction(1, count)  # of the sum
     assert optimal(found, count, power(9)) <= 1 < optimal(found + power(11), count, power(9))
-
-
-@pytest.mark.parametrize(
-    ("attempts", "epsilon", "most"),
-    [(100, 1, 725), (100, 8, 111), (500, 3, 725), (1000, 8, 453)],
-)
-def test_the_smallest_k_of_a_budget(attempts: int, epsilon: int, most: int) -> None:
-    """The published table lies on a coarse grid of k, so it may be up to 20 percent above."""
-    found = smallest_k(FIXED, attempts, Fraction(epsilon), power(6))
-    assert 0.8 * most <= found.k <= most
-    assert total_cost(found, attempts, power(6)).epsilon <= epsilon
-    fewer = replace(found, k=found.k - 1)
-    assert total_cost(fewer, attempts, power(6)).epsilon > epsilon * 0.999
-
-
-def test_no_k_is_enough_where_there_are_fewer_seeds() -> None:
-    with pytest.raises(
-        InfeasibleError, match="no k makes 1000 attempts cost as little as epsilon 8"
-    ):
-        smallest_k(replace(FIXED, seeds=300), 1000, Fraction(8), power(6))
 
 
 def test_the_coin_covers_what_an_outlier_adds() -> None:

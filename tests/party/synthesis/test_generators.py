@@ -6,12 +6,15 @@ Each statistical test fails by chance once in 10^6.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
-from typing import TYPE_CHECKING, ClassVar
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from party.synthesis import cfs, l1
 from party.synthesis.cfs import Cfs
@@ -22,20 +25,11 @@ from party.synthesis.schema import Attribute, Domain, read
 from party.synthesis.table import encode
 from pate.auditing.intervals import epsilon_lower_bound
 from pate.errors import AccountingError, SchemaError, UsageError
-from pate.noise.exact import LARGEST_TERM, SystemNoise
-from pate.noise.lanes import Lanes
+from pate.noise.exact import LARGEST_TERM, Noise, SystemNoise
+from pate.noise.lanes import Integers, Lanes
 from pate.noise.simulated import SimulatedNoise
 from tests.support.party.domains import SCHEMAS, adult, everything, small
 from tests.support.party.domains import network as a_network
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from pate.noise.exact import Noise
-    from pate.noise.lanes import Integers
 
 ALL: tuple[L1 | Cfs, ...] = (L1(), Cfs())
 ONE = Fraction(1)

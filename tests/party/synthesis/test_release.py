@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,26 +15,19 @@ import pytest
 
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.synthesis import files
-from party.synthesis.files import KEY, PICTURE, REPORT, About, Source, merge, read, write_report
+from party.synthesis.files import KEY, About, Source, merge, read
 from party.synthesis.options import ReleaseRequest
-from party.synthesis.plan import MOST_CELLS, check_size, plan_of
-from party.synthesis.release import Places, release, release_again
+from party.synthesis.plan import MOST_CELLS, Plan, check_size, plan_of
+from party.synthesis.release import Made, Places, release, release_again
 from party.synthesis.schema import Attribute, Domain
 from party.synthesis.table import decode
 from pate.accounting.filters import Delta
 from pate.data.limits import MAX_BYTES
 from pate.data.values import Table
 from pate.errors import DataError, InfeasibleError, PateError, UsageError
-from pate.noise.exact import SystemNoise
+from pate.noise.exact import Randomness, SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from tests.support.party.domains import small
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from party.synthesis.plan import Plan
-    from party.synthesis.release import Made
-    from pate.noise.exact import Randomness
 
 SEEDED = ReleaseRequest(rows=4, method="cfs", release="seeded", k=50, attempts=5)
 FOUR = ReleaseRequest(rows=4)
@@ -383,20 +377,3 @@ def test_a_file_of_others_is_read_only_if_its_rows_are_those_it_names(
     monkeypatch.delattr(files, "read_parquet")
     with pytest.raises(DataError, match="not have the stated number of rows"):
         read(tmp_path / "a.parquet")
-
-
-# --- the report ----------------------------------------------------------------------------------
-
-
-def test_the_report_is_of_the_rows_that_left_and_the_schema_alone(tmp_path: Path) -> None:
-    domain = small((3, 2))
-    rows = np.array([[0, 0], [0, 1], [2, 1]], dtype=np.intp)
-    write_report(tmp_path / "report", domain, rows, "3 rows by l1")
-    body = json.loads((tmp_path / "report" / REPORT).read_text())
-    first, second = body["attributes"]
-    assert (first["counts"], first["covered"], first["absent"]) == ([2, 0, 1], 2, ["b"])
-    assert (second["counts"], second["covered"], second["absent"]) == ([1, 2], 2, [])
-    assert body["rows"] == 3
-    picture = tmp_path / "report" / PICTURE
-    assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert picture.stat().st_mode & 0o777 == 0o600

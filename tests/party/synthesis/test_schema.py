@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,9 +24,6 @@ from pate.errors import DataError, SchemaError, StateError
 from pate.formats.synthesis_schema import sign, verify
 from tests.support.party.domains import SCHEMAS, adult, everything, small
 from tests.support.server.identities import NOW
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 AGE = {"name": "age", "kind": "number", "integer": True, "edges": [0, 18, 65, 120]}
 SEX = {"name": "sex", "kind": "category", "codes": ["f", "m"], "missing": True}

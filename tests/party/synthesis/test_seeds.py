@@ -6,10 +6,11 @@ import math
 import random
 from collections import Counter
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from party.synthesis.deniability import COIN_DENOMINATOR, RandomizedTest, coin, theorem_1
 from party.synthesis.network import Network
@@ -25,13 +26,9 @@ from party.synthesis.seeds import (
 )
 from pate.errors import InfeasibleError, SchemaError, UsageError
 from pate.noise.exact import SystemNoise
+from pate.noise.lanes import Lanes
 from pate.noise.simulated import SimulatedNoise
 from tests.support.party.worlds import World, random_world
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pate.noise.lanes import Lanes
 
 SIZES = (4, 6, 3, 9, 5, 2, 7)
 M = len(SIZES)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,10 +22,6 @@ from pate.data.values import Dataset, Images, Inputs, Table
 from pate.errors import SchemaError, UsageError
 from tests.party.teachers.test_nearest import drawings
 from tests.support.encoders.embedded import embedded, embedded_records
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 IMAGES = Images(np.random.default_rng(0).integers(0, 256, (12, 6, 6, 1), dtype=np.uint8))
 ALONE = Table(("a",), (np.zeros(3),))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ from party.teachers.linear import VIEWS, WIDTH, Linear, View, fit_ridge, image_f
 from pate.data.read import read_dataset
 from pate.data.values import Dataset, Images
 from tests.party.teachers.test_kinds import digits
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def random_images(n: int, *size: int) -> Images:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +13,6 @@ from party.teachers.training import train_ensemble
 from pate.data.values import Dataset, Images, Table
 from pate.errors import UsageError
 from pate.features.distortions import distorted, strokes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KINDS = 40
 SIZE = (20, 20, 1)

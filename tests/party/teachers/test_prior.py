@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import party.teachers.prior
 from party.teachers.prior import teacher as prior
@@ -17,9 +17,6 @@ from party.teachers.protocol import DamagedTeacherError, Stored, Sure, dump, loa
 from party.teachers.tables import Chosen, Forest, choose
 from pate.data.values import Dataset, Table
 from pate.errors import DataError, UsageError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NAN = float("nan")
 

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from party.teachers.ensemble import Ensemble
 from party.teachers.linear import Linear
-from party.teachers.protocol import NO_OPINION, Constant, DamagedTeacherError, Sure
+from party.teachers.protocol import (
+    NO_OPINION,
+    Constant,
+    DamagedTeacherError,
+    Kind,
+    Labels,
+    Stored,
+    Sure,
+    Teacher,
+)
 from party.teachers.several import Several, SeveralTeacher, votes_of
 from party.teachers.tables import Boosting, Forest, Logistic
 from party.teachers.training import train_ensemble
 from pate.codes import code_of
-from pate.data.values import Dataset, Table
+from pate.data.values import Dataset, Inputs, Table
 from pate.errors import DataError, SchemaError
 from tests.support.encoders.embedded import embedded_records
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from party.teachers.ensemble import Ensemble
-    from party.teachers.protocol import Kind, Labels, Stored, Teacher
-    from pate.data.values import Inputs
 
 NAMES = ("a", "b", "c", "d")
 #: Of up to two labels, whatever their number.

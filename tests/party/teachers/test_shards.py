@@ -1,19 +1,16 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from party.teachers.shards import assign_shards, split
+from party.teachers.ensemble import assign_shards, split
 from pate.data.read import read_dataset
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = b"k" * 32
 values = st.lists(st.integers(-50, 50), min_size=1, max_size=40)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from party.teachers.linear import Linear, LinearTeacher, LookAt, product
 from party.teachers.nearest import Nearest
-from party.teachers.protocol import NO_OPINION, AnswersTogether, Constant, FitsTogether
+from party.teachers.protocol import (
+    NO_OPINION,
+    AnswersTogether,
+    Constant,
+    FitsTogether,
+    Shard,
+    Teacher,
+)
 from party.teachers.registry import kind_for
 from party.teachers.training import train_ensemble
 from pate.data.values import Dataset, Images
@@ -18,15 +28,10 @@ from tests.party.teachers.test_nearest import drawings
 from tests.support.encoders.embedded import embedded_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     import torch
-    from numpy.typing import NDArray
     from torch import nn
 
     from party.teachers.networks import Lesson
-    from party.teachers.protocol import Shard, Teacher
 
 CLASSES = ("a", "b", "c")
 

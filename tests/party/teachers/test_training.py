@@ -7,22 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from party.teachers.ensemble import Ensemble
+from party.teachers.ensemble import Ensemble, assign_shards, idle_column
 from party.teachers.linear import Linear
-from party.teachers.shards import assign_shards, idle_column
 from party.teachers.training import load_teacher, train_ensemble
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, SchemaError
 from pate.votes import check_votes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 KEY = b"k" * 32
 CLASSES = ("cat", "dog", "eel")

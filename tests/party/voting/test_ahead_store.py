@@ -5,16 +5,13 @@ from __future__ import annotations
 import sqlite3
 import stat
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from party.voting.ahead import AheadFile
 from pate.errors import RefusedError, StateError
 from pate.masking.ahead.store import Kind
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ are those that have voted, or the campaign is refused. Their identities and shar
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -17,7 +19,7 @@ import pytest
 from PIL import Image
 
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.teachers.shards import assign_shards
+from party.teachers.ensemble import assign_shards
 from party.voting.neighbour import NeighbourVotes
 from party.voting.own_data import OwnFile
 from party.voting.series import series_voters
@@ -26,7 +28,7 @@ from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.codes import GRID
 from pate.data.cells import Decimal, Reading, Thousands
 from pate.data.schema import Schema
-from pate.data.values import Table, batch_hash
+from pate.data.values import Dataset, Table, batch_hash
 from pate.errors import ProtocolError
 from pate.mechanisms import Neighbour
 from protos.pate.v1 import vote_pb2
@@ -36,11 +38,6 @@ from tests.party.voting.test_series import OFFER
 from tests.support.campaign_messages import campaign_message, terms_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pate.data.values import Dataset
-
     Change = Callable[[vote_pb2.Campaign], None]
 
 PUBLIC: Final = Table(

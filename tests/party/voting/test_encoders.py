@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,9 +30,6 @@ from tests.support.campaign_messages import SERVER_KEY, campaign_message, site
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.encoders.dicom_files import dicom
 from tests.support.encoders.dicom_files import write as write_film
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CLASSES = ("dark", "light")
 #: So many that the weights are three pieces.
@@ -91,9 +87,7 @@ class Party:
             OwnFile(
                 data=data if data.exists() else photographs(data), encoder=reader if own else None
             ),
-            teachers=None, records=True, model="auto", device="cpu", home=self.home, key=b"k" * 32,
-            say=self.said.append, warn=self.said.append,
-            training=lambda: contextlib.nullcontext(lambda *_: None),
+            training=None, records=True, key=b"k" * 32, say=self.said.append, warn=self.said.append,
             encoders=None if own else Encoders(self.home / "encoders", opening),
         )  # fmt: skip
         self.voter = Voter(
@@ -101,7 +95,7 @@ class Party:
             site=site(self.home, policy), noise=SystemNoise(), say=self.said.append,
         )  # fmt: skip
         pixels = np.random.default_rng(1).integers(0, 256, (3, 8, 8, 3)).astype(np.uint8)
-        public = reader.encoder.embeddings(reader.encoder.embed_images(pixels))
+        public = reader.encoder.embeddings(reader.encoder.rows(pixels)[0])
         self.campaign = campaign_message(
             public, classes=CLASSES, mechanism="neighbour", most_votes=100
         )

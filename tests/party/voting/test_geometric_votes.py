@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from pate.accounting.filters import Delta
 from pate.errors import ProtocolError
 from pate.formats.privacy_statement import ObserverStatement
 from pate.mechanisms import DistributedNeighbour, GNMax, Neighbour
+from protos.pate.v1 import vote_pb2
 from protos.terms import bits_of, offer_of
 from tests.party.voting.test_neighbour_voter import (
     HELD,
@@ -29,12 +32,6 @@ from tests.party.voting.test_neighbour_voter import (
     statement,
 )
 from tests.support.campaign_messages import campaign_message, terms_message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from protos.pate.v1 import vote_pb2
 
 SCALE = Fraction(20)
 CENTRAL = Neighbour(3, votes_per_unit=1, scale=SCALE)

@@ -8,8 +8,9 @@ way to a lie is handed to the real opening code, and the tests check that no sum
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,10 +24,12 @@ from party.policy.policy import Policy
 from party.voting.noise_shares import NoiseShares
 from party.voting.voter import Voter
 from pate.campaign.roster import RosterParty
+from pate.codes import Code
 from pate.data.values import Images, Inputs, batch_hash
 from pate.errors import LedgerError, ProtocolError, QuorumError
 from pate.mechanisms import DistributedGNMax
 from pate.noise.exact import SystemNoise
+from pate.votes import Counts
 from protos import wire
 from protos.bits import bits_from_names
 from protos.bounds import MAX_REQUEST
@@ -40,13 +43,6 @@ from tests.support.campaign_messages import (
     terms_message,
 )
 from tests.support.world.in_process import Unanimous
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pate.codes import Code
-    from pate.votes import Counts
 
 PUBLIC = Images(np.random.default_rng(4).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
 HASHES = PUBLIC.row_hashes()

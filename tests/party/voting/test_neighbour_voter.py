@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from party.identity.keys import identity_key
-from party.ledger.findings import agrees
-from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.ledger.verify import verify_statement
+from party.ledger.verify import agrees, verify_statement
 from party.policy.policy import Policy
 from party.policy.words import rules_in_words
 from party.voting.neighbour import NeighbourVotes
@@ -30,19 +30,13 @@ from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.space import directions_over, space_over
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
-from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
+from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Mechanism, Neighbour
 from pate.noise.exact import SystemNoise
+from pate.votes import Counts
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_voter import Parity
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pate.mechanisms import Mechanism
-    from pate.votes import Counts
 
 RNG = np.random.default_rng(8)
 PUBLIC = Images(RNG.integers(0, 256, (14, 4, 4, 1), dtype=np.uint8))
@@ -925,9 +919,3 @@ def test_shares_of_teachers_do_not_serve_records(hospitals: Hospitals) -> None:
             hospitals.aggregation(hospitals.campaign())[0].request("a"),
             hospitals.campaign(DistributedGNMax(Fraction(20), 2, 1), noise="distributed"),
         )
-
-
-def test_who_is_restarted_finds_its_ledger_as_it_was(hospitals: Hospitals) -> None:
-    hospitals.run(hospitals.aggregation(hospitals.campaign(SHARES)), [NAMES] * 5)
-    head = hospitals.sites["b"].site.ledger.verify()
-    assert PartyLedger(hospitals.root / "b" / LEDGER_FILE, read_only=True).verify() == head

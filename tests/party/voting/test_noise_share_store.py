@@ -5,26 +5,22 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
 
 from party.voting.noise_shares import NoiseShares
 from pate.errors import AccountingError, DiskError, RefusedError, StateError, UsageError
 from pate.noise.exact import SystemNoise
 from tests.party.ledger.test_party_ledger import full_disk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 ONE, TWO = b"1" * 16, b"2" * 16
 A, B = b"a" * 32, b"b" * 32

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,22 +19,16 @@ from party.options import StartOptions
 from party.policy.policy import Policy
 from party.teachers.ensemble import Ensemble
 from party.voting import voter
-from party.voting.own_data import GaveUpError, OwnFile, OwnVoters
+from party.voting.own_data import GaveUpError, OwnFile, OwnVoters, Training
 from party.voting.voter import Voter
 from pate.data.schema import Schema
-from pate.data.values import Images, Table, batch_hash
+from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import DataError, ProtocolError, SchemaError, UsageError
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from simulation.programs import until
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pate.data.values import Inputs
 
 PUBLIC = Table(("lab", "kind"), (np.array([1.0, 20.0, 60.0, 99.0]), np.array(["x", "y", "x", "z"])))
 CLASSES = ("a", "b", "c")
@@ -62,11 +58,14 @@ class Site:
         self.said: list[str] = []
         self.warned: list[str] = []
         self.trainings = 0
+        training = Training(
+            teachers=teachers or 0, takes_wanted=takes_wanted, model="logistic", device="cpu",
+            home=self.home, shown=self.shown,
+        )  # fmt: skip
         self.own = OwnVoters(
             OwnFile(data=place / "h.csv", label="y", group=group, classes=classes, strict=strict),
-            teachers=teachers, records=records, model="logistic", device="cpu", home=self.home,
-            key=b"k" * 32, say=self.said.append, warn=self.warned.append, training=self._training,
-            takes_wanted=takes_wanted,
+            training=None if teachers is None else training, records=records, key=b"k" * 32,
+            say=self.said.append, warn=self.warned.append,
         )  # fmt: skip
         self.key = identity_key(self.home).public_key().public_bytes_raw()
         self.voter = Voter(
@@ -76,7 +75,7 @@ class Site:
         )  # fmt: skip
 
     @contextlib.contextmanager
-    def _training(self) -> Iterator[Callable[[int, int], None]]:
+    def shown(self) -> Iterator[Callable[[int, int], None]]:
         self.trainings += 1
         yield lambda *_: None
 
@@ -120,7 +119,7 @@ class Held(Site):
     goes_on: threading.Event
 
     @contextlib.contextmanager
-    def _training(self) -> Iterator[Callable[[int, int], None]]:
+    def shown(self) -> Iterator[Callable[[int, int], None]]:
         self.trainings += 1
         self.begun.set()
         assert self.goes_on.wait(60)
@@ -495,9 +494,8 @@ def test_deep_images_wait_for_the_campaigns_window(kind: str, tmp_path: Path) ->
             Image.fromarray(pixels).save(path / "ab"[at % 2] / f"{at}.png")
     warned: list[str] = []
     own = OwnVoters(
-        OwnFile(data=path), teachers=None, records=True, model="auto", device="cpu", home=tmp_path,
-        key=b"k" * 32, say=warned.append, warn=warned.append,
-        training=lambda: pytest.fail("nothing to train"),
+        OwnFile(data=path), training=None, records=True, key=b"k" * 32, say=warned.append,
+        warn=warned.append,
     )  # fmt: skip
     assert own.ahead(None, None) is None
     assert "--window LOW HIGH" in warned[0]
@@ -521,8 +519,7 @@ def test_columns_of_labels_and_a_number_are_read_by_the_campaigns_terms(tmp_path
     def own(**more: object) -> OwnVoters:
         return OwnVoters(
             OwnFile(data=file, **more),  # type: ignore[arg-type]
-            teachers=None, records=True, model="logistic", device="cpu", home=tmp_path,
-            key=b"k" * 32, say=print, warn=print, training=contextlib.nullcontext,  # type: ignore[arg-type]
+            training=None, records=True, key=b"k" * 32, say=print, warn=print,
         )  # fmt: skip
 
     def campaign(code: str, classes: tuple[str, ...]) -> vote_pb2.Campaign:

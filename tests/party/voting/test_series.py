@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -32,6 +34,7 @@ from pate.data.values import Dataset, Table
 from pate.errors import ProtocolError
 from pate.formats.privacy_statement import adjacency_of, rounded_up
 from pate.mechanisms import Neighbour
+from pate.votes import Counts
 from tests.party.voting.test_neighbour_voter import (
     CLASSES,
     COST,
@@ -45,12 +48,6 @@ from tests.party.voting.test_neighbour_voter import (
     statement,
 )
 from tests.support.party.offers import settled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pate.votes import Counts
 
 EVERY: Final = tuple(range(len(PUBLIC)))
 #: One record: who it is of, and which public input it is a copy of; its label is fixed by both.

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from party.policy.policy import Policy
-from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.own_data import OwnFile, OwnVoters, Training
 from pate.codes import Code, code_of
-from pate.data.values import Table
+from pate.data.values import Inputs, Table
 from pate.errors import ProtocolError
 from pate.mechanisms import GNMax, Neighbour, TeacherLabels
-from pate.votes import LooseSum, check_cast
+from pate.votes import Counts, LooseSum, check_cast
 from protos import wire
+from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_neighbour_voter import Site, batch_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from pate.data.values import Inputs
-    from pate.votes import Counts
-    from protos.pate.v1 import vote_pb2
 
 PUBLIC = Table(("x",), (np.arange(14, dtype=np.float64),))
 LABELS = ("a", "b", "c")
@@ -179,8 +174,11 @@ def test_a_file_of_several_labels_has_teachers_once_a_campaign_asks(tmp_path: Pa
     a = LabelSite(tmp_path / "a")
     own = OwnVoters(
         OwnFile(data=tmp_path / "h.csv", labels=("c", "a", "b")),
-        teachers=TEACHERS, later=True, records=True, model="linear", device="cpu",
-        home=tmp_path / "a", key=b"k" * 32, say=print, warn=print, training=training,
+        training=Training(
+            teachers=TEACHERS, later=True, model="linear", device="cpu", home=tmp_path / "a",
+            shown=training,
+        ),
+        records=True, key=b"k" * 32, say=print, warn=print,
     )  # fmt: skip
     a.voter._own, a.voter._ensemble = own, None
     assert own.ahead(None, None) is not None

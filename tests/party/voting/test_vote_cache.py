@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from party.voting.casting import VoteCache
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from pate.votes import Counts
+from pate.votes import Counts
 
 
 def test_only_what_is_missing_is_computed_however_many_are_held(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,21 +17,16 @@ from party.ledger.ledger import PartyLedger
 from party.policy.hours import Hours
 from party.policy.policy import Policy
 from party.voting.voter import Voter
+from pate.codes import Code
 from pate.data.values import Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import DiskError, SchemaError, StateError, UsageError
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
+from pate.votes import Counts
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
 from tests.support.campaign_messages import SERVER_KEY, WORTH, campaign_message, site, terms_message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pate.codes import Code
-    from pate.votes import Counts
 
 PUBLIC = Images(np.random.default_rng(1).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
 

@@ -7,9 +7,11 @@ read after every answer. The server may lie; what comes of it is asked of the re
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,18 +27,13 @@ from pate.data.values import batch_hash
 from pate.errors import ProtocolError, QuorumError, StateError
 from pate.mechanisms import DistributedGNMax, GNMax
 from pate.noise.exact import SystemNoise
+from pate.votes import Counts
 from protos import ahead, wire
 from protos.bits import bits_from_names
 from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_lying_server import CLASSES, PUBLIC
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
 from tests.support.world.in_process import Unanimous, killed_at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from pate.votes import Counts
 
 NAMES = ("a", "b", "c", "d", "e")
 HASHES = PUBLIC.row_hashes()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +16,14 @@ from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.units import Neighbours
 from tests.support.accounting.vectors import OPS, main, problems
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 Case = dict[str, Any]
 
-#: Figures of noise that no campaign draws, and of one that its event bounds in another way.
-NOT_OURS = {"server_view_rdp", "skellam_rdp", "dgauss_rdp", "skellam_logtail"}
+#: Figures of noise that no campaign draws, of one that its event bounds in another way, and of the
+#: noisy release that the gate is better than.
+NOT_OURS = {
+    "server_view_rdp", "skellam_rdp", "dgauss_rdp", "skellam_logtail",
+    "gnmax_logq0", "gnmax_ls", "gnmax_smooth_sensitivity", "threshold_ls", "gnss_cost",
+}  # fmt: skip
 
 #: Best orders of the published runs are among them.
 ORDERS = np.arange(1.5, 33.0, 0.5)
@@ -37,7 +39,7 @@ def read(test_data: Path, name: str) -> list[Case]:
 
 def test_single_figures(test_data: Path) -> None:
     cases = [each for each in read(test_data, "accounting.json") if each["op"] not in NOT_OURS]
-    assert len(cases) > 40
+    assert len(cases) > 30
     assert {case["op"] for case in cases} <= set(OPS)
     assert [f"{case['id']}: {line}" for case in cases for line in problems(case)] == []
 

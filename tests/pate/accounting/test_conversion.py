@@ -155,18 +155,10 @@ def test_a_bad_epsilon_stops_the_accountant(epsilon: float) -> None:
 @pytest.mark.parametrize(
     ("orders", "rdp"),
     [
-        ([], []),
-        ([2], []),
-        ([2, 3], [0.1]),
-        ([1.0], [0.1]),
-        ([0.5], [0.1]),
-        ([math.nan], [0.1]),
-        ([math.inf], [0.1]),
-        ([2], [math.nan]),
-        ([2], [-0.1]),
-        ([2, 3], [0.1, math.nan]),
+        ([], []), ([2], []), ([2, 3], [0.1]), ([1.0], [0.1]), ([0.5], [0.1]), ([math.nan], [0.1]),
+        ([math.inf], [0.1]), ([2], [math.nan]), ([2], [-0.1]), ([2, 3], [0.1, math.nan]),
     ],
-)
+)  # fmt: skip
 def test_a_bad_curve_stops_the_accountant(orders: list[float], rdp: list[float]) -> None:
     for name in ("improved", "classical"):
         with pytest.raises(AccountingError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,10 +12,13 @@ from hypothesis import strategies as st
 
 from pate.accounting.composition import Zcdp, total_cost
 from pate.accounting.events import (
+    Charged,
     Event,
     GaussianMax,
     GaussianThreshold,
+    GeometricHistogram,
     LaplaceMax,
+    NoisyArray,
     NoisyHistogram,
     event_from_dict,
 )
@@ -80,56 +84,31 @@ def test_the_text_form_is_exact(event: Event) -> None:
     assert event_from_dict(fields).to_dict() == fields
 
 
-def test_the_text_form_is_written_down() -> None:
-    # Ledgers hold it: it may never change.
-    assert GaussianThreshold(Fraction(301, 2), 1).to_dict() == {
-        "event": "gaussian-threshold",
-        "sigma": "301/2",
-        "votes_per_unit": 1,
-    }
-    assert GaussianMax(Fraction(40), 2).to_dict() == {
-        "event": "gaussian-max",
-        "sigma": "40",
-        "votes_per_unit": 2,
-    }
-    assert LaplaceMax(Fraction(20), 1).to_dict() == {
-        "event": "laplace-max",
-        "scale": "20",
-        "votes_per_unit": 1,
-    }
-
-
 @pytest.mark.parametrize(
-    "fields",
+    "event",
     [
-        {},
-        {"event": "gaussian-max"},
-        {"event": "gaussian-max", "sigma": "40"},
-        {"event": "gaussian-max", "scale": "40", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "40", "votes_per_unit": 1, "more": 1},
-        {"event": "gaussian-may", "sigma": "40", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": 40, "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "40.0", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "80/2", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "40/1", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": " 40", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "4_0", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "٤٠", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "-40", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "0", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "nan", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "1e9", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "1/0", "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "9" * 200, "votes_per_unit": 1},
-        {"event": "gaussian-max", "sigma": "40", "votes_per_unit": "1"},
-        {"event": "gaussian-max", "sigma": "40", "votes_per_unit": 0},
-        {"event": "gaussian-max", "sigma": "40", "votes_per_unit": True},
-        {"event": "laplace-max", "sigma": "40", "votes_per_unit": 1},
+        GaussianThreshold(Fraction(301, 2), 1), GaussianMax(Fraction(40), 2), LaplaceMax(Fraction(20), 1),
+        NoisyHistogram(Fraction(10), 16, 1), NoisyArray(Fraction(10), 16, 6, 2),
+        GeometricHistogram(Fraction(20), 3, 2),
     ],
-)
-def test_bad_text_is_refused(fields: dict[str, str | int]) -> None:
-    with pytest.raises(AccountingError):
-        event_from_dict(fields)
+    ids=lambda event: event.to_dict()["event"],
+)  # fmt: skip
+def test_bad_text_is_refused(event: Charged) -> None:
+    """mechanisms/test_texts.py has what the texts are."""
+    good = event.to_dict()
+    assert event_from_dict(good) == event
+    bad: list[dict[str, Any]] = [{**good, "more": 1}, {**good, "event": "gaussian-may"}]
+    bad += [{name: value for name, value in good.items() if name != key} for key in good]
+    numbers = ("1", 0, -1, True, None, 1.5, 10**50)
+    texts = (
+        "40.0", "80/2", "40/1", " 40", "4_0", "٤٠", "-40", "0", "nan", "1e9", "1/0", "9" * 200, 40, None, "",
+    )  # fmt: skip
+    for key, value in good.items():
+        if key != "event":
+            bad += [{**good, key: each} for each in (texts if isinstance(value, str) else numbers)]
+    for fields in bad:
+        with pytest.raises((AccountingError, UsageError)):
+            event_from_dict(fields)
 
 
 @pytest.mark.parametrize("kind", [GaussianThreshold, GaussianMax, LaplaceMax])

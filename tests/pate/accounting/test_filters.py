@@ -8,15 +8,17 @@ its exact delta is compared with the stated one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.accounting.composition import Gdp
 from pate.accounting.conversion import epsilon_from_rho
@@ -33,12 +35,7 @@ from pate.accounting.filters import (
 )
 from pate.errors import AccountingError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Losses = NDArray[np.float64]
+Losses = NDArray[np.float64]
 
 _GDP = Gdp()
 

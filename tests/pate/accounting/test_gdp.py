@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp, ndtri_exp
 
+from pate.accounting.arrays import Floats
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.conversion import epsilon_from_rho
 from pate.accounting.gdp import (
@@ -23,9 +23,6 @@ from pate.accounting.gdp import (
     squared_step,
 )
 from pate.errors import AccountingError
-
-if TYPE_CHECKING:
-    from pate.accounting.arrays import Floats
 
 mus = st.floats(min_value=1e-3, max_value=50.0)
 deltas = st.floats(min_value=-690.0, max_value=-0.01).map(math.exp)
@@ -170,25 +167,10 @@ def steps_of(law: DiscreteGaussian, reach: int) -> Floats:
 @pytest.mark.parametrize(
     "sigma",
     [
-        2.0,
-        2.0001,
-        2.05,
-        2.1,
-        2.25,
-        2.5,
-        2.7,
-        3.0,
-        3.3,
-        4.0,
-        5.5,
-        7.0,
-        10.0,
-        31.0,
-        40.0,
-        150.0,
+        2.0, 2.0001, 2.05, 2.1, 2.25, 2.5, 2.7, 3.0, 3.3, 4.0, 5.5, 7.0, 10.0, 31.0, 40.0, 150.0,
         700.0,
     ],
-)
+)  # fmt: skip
 def test_no_step_of_the_discrete_law_is_above_the_bound(sigma: float) -> None:
     steps = steps_of(DiscreteGaussian(sigma), int(60 * sigma))
     bound = math.sqrt(2 * (1 - math.sqrt(1 - 1 / sigma**2))) if sigma < 20 else None

@@ -16,34 +16,10 @@ from pate.accounting.events import (
     GeometricHistogram,
     LaplaceMax,
     NoisyHistogram,
-    event_from_dict,
 )
-from pate.errors import AccountingError, UsageError
+from pate.errors import AccountingError
 
 EVENT = GeometricHistogram(Fraction(20), 3, 2)
-TEXT: dict[str, str | int] = {
-    "event": "geometric-histogram",
-    "scale": "20",
-    "honest": 3,
-    "distance": 2,
-}
-
-
-def test_the_text_form_is_exact_and_comes_back() -> None:
-    assert EVENT.to_dict() == TEXT
-    assert event_from_dict(TEXT) == EVENT
-
-
-@pytest.mark.parametrize("field", ["scale", "honest", "distance"])
-@pytest.mark.parametrize("value", [None, "", "0", "-1", "2/4", 0, -1, 1.5, True, 10**50])
-def test_another_text_is_refused(field: str, value: object) -> None:
-    changed: list[dict[str, Any]] = [
-        {**TEXT, field: value},
-        {name: each for name, each in TEXT.items() if name != field},
-    ]
-    for fields in changed:
-        with pytest.raises((UsageError, AccountingError)):
-            event_from_dict(fields)
 
 
 def test_it_costs_its_epsilon_and_half_the_square_of_it() -> None:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from pate.accounting.arrays import Floats
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray, NoisyHistogram, event_from_dict
 from pate.accounting.gdp import delta_from_epsilon, mu_of
 from pate.errors import UsageError
-
-if TYPE_CHECKING:
-    from pate.accounting.arrays import Floats
 
 ORDERS = (1.05, 1.5, 2.0, 2.5)
 

@@ -6,9 +6,10 @@ other. What each round then costs is worked out from the counts that move; see d
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
@@ -17,9 +18,6 @@ from pate.accounting.events import NoisyHistogram
 from pate.accounting.filters import Spent
 from pate.accounting.gdp import squared_step_of
 from pate.noise.shares import ripple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROUNDS: Final = 2
 COUNTS: Final = 2

@@ -5,26 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from pate.auditing.canary import canary_lower_bound, guess_from_labels, p_value
+from pate.auditing.intervals import canary_lower_bound, guess_from_labels, p_value
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import GNMax
 from simulation.audit.canaries import Planting, audit_canaries
 from tests.support.audits import bugs
+from tests.support.audits.bugs import Bug
 from tests.support.audits.planting import plant
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from tests.support.audits.bugs import Bug
 
 
 def success(epsilon: float) -> float:

@@ -7,19 +7,15 @@ missed with probability 1e-6 at most: of 200 attacks two or more miss it with 2e
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from pate.accounting.arrays import Floats
 from pate.auditing.harness import Claim, Plan, Subject, audit, bets_of
 from pate.auditing.neighbours import Pair
 from tests.support.audits.power import events_of, may_be_chosen, seen_from
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from pate.accounting.arrays import Floats
 
 ATTACKS = 200
 CONFIDENCE = 0.999

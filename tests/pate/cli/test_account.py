@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,6 @@ from typer.testing import CliRunner
 from pate.errors import DataError, UsageError
 from simulation.cli import app
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CONFIDENT = ("--threshold", "200", "--sigma1", "150", "--sigma2", "40")
 
@@ -276,35 +274,7 @@ def test_a_file_that_is_no_votes(tmp_path: Path) -> None:
         run("--votes", str(tmp_path / "votes.npy"), *CONFIDENT)
 
 
-@pytest.mark.slow
-def test_the_sanitised_epsilon_of_the_published_votes(test_data: Path) -> None:
-    options = ("--threshold", "200", "--sigma1", "150", "--sigma2", "40", "--queries", "640")
-    arguments = ("--votes", published(test_data, "mnist"), *options, "--bounds")
-    found = run(*arguments, "sharp", "--noise", "discrete", "--gate", "--sanitised")
-    noisy, exact = found["publish"]["sanitised"], found["bounds"]["sharp"]["improved"]
-    assert exact < found["publish"]["gate"]["epsilon"] < noisy["epsilon"]
-    # docs/proofs/gate.md, section 5, has 2.51, with parameters that were tuned further.
-    assert noisy["epsilon"] == pytest.approx(2.51, rel=0.06)
-    # The paper's price of the release is too small.
-    assert exact < noisy["published"] < noisy["epsilon"]
-    assert "NOT a bound" in noisy["published_meaning"]
-    assert "publish it for votes that are public" in noisy["meaning"]
-    assert (found["unit"], found["observer"]) == ("record", "public")
-    assert "cast otherwise" in found["adjacency"]
-
-
-def test_the_sanitised_epsilon_is_shown_where_it_was_asked_for(tmp_path: Path) -> None:
-    votes = tmp_path / "votes.npy"
-    np.save(votes, np.tile([90, 5, 5], (20, 1)))
-    arguments = ["account", "--votes", str(votes), "--mechanism", "gnmax", "--sigma", "20"]
-    shown = CliRunner().invoke(app, [*arguments, "--sanitised"], catch_exceptions=False).output
-    line = next(line for line in shown.splitlines() if line.startswith("sanitised: "))
-    assert "NOT a bound" in line
-    assert "unit: record; adjacency: 1 of the votes" in shown
-    assert "sanitised" not in CliRunner().invoke(app, arguments, catch_exceptions=False).output
-
-
-@pytest.mark.parametrize("more", [(), ("--gate", "--sanitised")])
+@pytest.mark.parametrize("more", [(), ("--gate",)])
 def test_practically_no_noise_costs_what_it_costs_without_votes(
     tmp_path: Path, more: tuple[str, ...]
 ) -> None:
@@ -315,18 +285,9 @@ def test_practically_no_noise_costs_what_it_costs_without_votes(
     assert found["sharp"]["improved"] > 1e9
 
 
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        (("--mechanism", "lnmax", "--scale", "20"), "gnmax and confident-gnmax"),
-        (("--mechanism", "gnmax", "--sigma", "20", "--bounds", "theorem6"), "by the bound sharp"),
-        (("--mechanism", "gnmax", "--sigma", "20", "--adjacency", "remove"), "nor --sanitised"),
-    ],
-)
-def test_a_sanitised_epsilon_that_is_not_known_is_refused(
-    tmp_path: Path, options: tuple[str, ...], problem: str
-) -> None:
+def test_a_gate_is_for_votes_that_change(tmp_path: Path) -> None:
     votes = tmp_path / "votes.npy"
     np.save(votes, np.tile([90, 5, 5], (20, 1)))
-    with pytest.raises(UsageError, match=problem):
-        run("--votes", str(votes), *options, "--sanitised")
+    options = ("--mechanism", "gnmax", "--sigma", "20", "--adjacency", "remove")
+    with pytest.raises(UsageError, match="nor --gate"):
+        run("--votes", str(votes), *options, "--gate")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,13 +17,10 @@ from pate.encoders.description import FILE
 from pate.encoders.draft import output_of
 from pate.encoders.encoder import Encoder
 from pate.encoders.graph import checked_graph
-from pate.encoders.pictures import prepared
+from pate.encoders.inputs import prepared
 from pate.errors import DataError, PateError, UsageError
 from simulation.cli import app
 from tests.support.encoders import tiny_encoders as tiny
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def encoder(*options: str | Path) -> str:

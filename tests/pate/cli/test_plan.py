@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from pate.accounting.composition import composition_named
 from pate.campaign.terms import budget, composition_of, resolve
-from pate.cli.plan.command import plan
 from pate.errors import BudgetError, DataError, UsageError
 from pate.formats.privacy_statement import ADJACENCY, rounded_up
 from pate.mechanisms import mechanism_from_dict
 from pate.planning import population, search
+from simulation.cli import plan
 from tests.support.server.campaigns import make_spec
 
 if TYPE_CHECKING:

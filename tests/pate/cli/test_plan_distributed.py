@@ -15,13 +15,13 @@ from typer.testing import CliRunner
 from aggregator_server.options import CampaignOptions
 from pate.campaign.settings import spec_of
 from pate.campaign.terms import budget, composition_of, resolve, voted_rows
-from pate.cli.plan.command import plan
 from pate.data.values import Table
 from pate.errors import UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.mechanisms import DistributedMechanism, mechanism_from_dict
 from pate.noise.shares import share_sigma, total_sigma
 from pate.planning import population, search
+from simulation.cli import plan
 
 if TYPE_CHECKING:
     from click.testing import Result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +18,6 @@ from pate.data.values import Images, Table
 from pate.errors import BudgetError, UsageError
 from pate.mechanisms import DistributedNeighbour
 from simulation.cli import app
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def run(*options: str) -> tuple[int, str]:

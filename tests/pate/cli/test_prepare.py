@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +14,6 @@ from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Images
 from pate.errors import DataError, PateError, UsageError
 from simulation.cli import app
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def prepare(*options: str | Path) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -11,9 +12,6 @@ from typer.testing import CliRunner
 from party.synthesis.schema import read
 from pate.errors import DataError, PateError, SchemaError, UsageError
 from simulation.cli import app
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def draft(out: Path, *options: str | Path) -> str:

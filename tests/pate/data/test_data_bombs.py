@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pate.data.files import csv_lines
+from pate.data.files import lines
 from pate.data.files.parquet import read_parquet
 from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 TOO_MANY = "too many bytes unpacked, at most"
 
@@ -84,7 +81,7 @@ def test_a_cell_has_a_length(tmp_path: Path, name: str) -> None:
 def test_csv_has_no_more_cells_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "d.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 100))
-    monkeypatch.setattr(csv_lines, "MAX_BYTES", CELL_BYTES * 2 * 100)
+    monkeypatch.setattr(lines, "MAX_BYTES", CELL_BYTES * 2 * 100)
     monkeypatch.setattr("pate.data.limits.MAX_BYTES", CELL_BYTES * 2 * 100)
     assert len(read_inputs(path)) == 100
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 101))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pate.data.checks import require_trainable
+from pate.data.records import require_trainable
 from pate.data.values import Dataset, Images
 from pate.errors import DataError, UsageError
 

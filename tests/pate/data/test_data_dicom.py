@@ -7,11 +7,13 @@ import logging
 import struct
 import warnings
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pydicom
 import pytest
+from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate, generate_frames
 from pydicom.sequence import Sequence as Items
@@ -31,11 +33,6 @@ from pate.data.files.pictures import DeepImagesError, windowed
 from pate.data.odd import Odd
 from pate.errors import DataError, UsageError
 from tests.support.encoders.dicom_files import dicom, grey, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 NATIVE = [ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian]
 EXACT = [*NATIVE, RLELossless, JPEG2000Lossless]

@@ -1,20 +1,16 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.data.limits import MAX_BYTES
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Images
 from pate.errors import DataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 def images_bytes(pixels: NDArray[np.uint8]) -> bytes:

@@ -5,10 +5,11 @@ import os
 import shutil
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -29,11 +30,6 @@ from pate.data.schema import Schema
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError, UsageError
 from tests.support.encoders.dicom_files import write
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 def save(path: Path, value: int = 0, *, size: tuple[int, int] = (5, 4), mode: str = "L") -> Path:

@@ -2,21 +2,17 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.data.files.pictures import windowed
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 4, 5), dtype=np.uint8)
 

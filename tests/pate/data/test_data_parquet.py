@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,6 @@ from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Table
 from pate.errors import DataError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_parquet_follows_the_same_rules(tmp_path: Path) -> None:

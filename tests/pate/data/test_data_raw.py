@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from pate.data.cells import Reading
 from pate.data.embeddings import Embeddings, embedding_arrays
+from pate.data.encoded import Record
 from pate.data.files.pictures import DeepImagesError
 from pate.data.odd import Odd, judged, usable
 from pate.data.read import read_dataset, read_inputs, require_there
@@ -19,14 +22,6 @@ from pate.data.schema import Schema
 from pate.errors import DataError, SchemaError, UsageError
 from tests.pate.data.test_embeddings import made as ready_made
 from tests.support.encoders.dicom_files import dicom, grey, write
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from pate.data.encoded import Record
 
 DIGEST = "cd" * 32
 
@@ -44,12 +39,7 @@ class Hashing:
         return np.frombuffer(hashlib.sha256(held).digest()[:16], dtype="<i2").astype(np.int16)
 
     def embed(
-        self,
-        records: Iterable[Record],
-        total: int,
-        *,
-        odd: Odd | None,
-        place: Callable[[int], str],
+        self, records: Iterable[Record], total: int, *, odd: Odd | None, place: Callable[[int], str]
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
         values, good = [], []
         for at, record in enumerate(records):

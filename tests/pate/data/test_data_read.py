@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,21 +18,10 @@ from pate.data.read import read_dataset, read_inputs
 from pate.errors import DataError
 from tests.support.encoders.dicom_files import dicom, grey, write
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 #: Ways to write three classes, the last of which is none.
 NAMES = [
-    "benign ",
-    "Mu\N{COMBINING DIAERESIS}de",
-    "M\u00fcde",
-    "01",
-    "1.0",
-    " benign",
-    "NA",
-    "away",
-]
+    "benign ", "Mu\N{COMBINING DIAERESIS}de", "M\u00fcde", "01", "1.0", " benign", "NA", "away",
+]  # fmt: skip
 CLASSES = ["benign", "M\u00fcde", "M\u00fcde", "1", "1", "benign"]
 AWAY = Reading.of("point", ["Away"])
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import gzip
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,6 @@ from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Table
 from pate.errors import DataError, SchemaError, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CSV = """age, sex ,patient,ill
 31,f,1,0.0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +15,6 @@ from pate.data.files.texts import LONGEST, read_texts
 from pate.data.labels import encode_labels
 from pate.data.odd import Odd
 from pate.errors import DataError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 #: Spaces around it, a quote, a line break, a letter of two code points, and U+FFFD, which is a character.
 ODD_TEXT = '  "Chest" clear,\nno e\u0301ffusion \N{REPLACEMENT CHARACTER} ? '

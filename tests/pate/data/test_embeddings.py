@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.data.embeddings import UNIT, Embeddings, embedding_arrays, encoder_in
 from pate.data.read import read_dataset, read_inputs
@@ -15,11 +16,6 @@ from pate.errors import DataError, ProtocolError, SchemaError, UsageError
 from pate.features.space import space_over
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet, pack_public_set, read_public_set
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 DIGEST = "ab" * 32
 
@@ -112,14 +108,10 @@ def test_they_travel_in_pieces() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"count": 41},
-        {"width": 8},
-        {"width": 0},
-        {"source": "sounds"},
-        {"encoder": "AB" * 32},
+        {"count": 41}, {"width": 8}, {"width": 0}, {"source": "sounds"}, {"encoder": "AB" * 32},
         {"values": b""},
     ],
-)
+)  # fmt: skip
 def test_a_message_that_contradicts_itself_is_refused(change: dict[str, object]) -> None:
     message = vote_pb2.PublicSet()
     message.ParseFromString(pack_public_set(made()))

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pate.data.cells import SEPARATED, Reading
-from pate.data.checks import require_trainable
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
+from pate.data.records import require_trainable
 from pate.data.values import Dataset
 from pate.errors import DataError, SchemaError, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TABLE = """age,heart,lung,kidney,days,who
 50,1,no,0,3,a

@@ -6,8 +6,9 @@ import io
 import json
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ import pytest
 from party.teachers.tables import Forest
 from pate.data.skops_file import check_skops
 from pate.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROWS = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 CLASSES = np.random.default_rng(1).integers(0, 3, 60)

@@ -6,23 +6,18 @@ import os
 import sqlite3
 import stat
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from pate.data.encoded import Record
 from pate.data.odd import Odd
 from pate.encoders import cache as module
 from pate.encoders.cache import Cache
 from pate.encoders.encoder import Encoder, hash_of
 from tests.support.encoders import tiny_encoders as tiny
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from pate.data.encoded import Record
 
 ENCODER = "ab" * 32
 KEYS = [bytes([at]) * 32 for at in range(20)]

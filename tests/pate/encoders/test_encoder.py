@@ -7,7 +7,8 @@ import math
 import os
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,13 +21,9 @@ from pate.encoders import encoder as module
 from pate.encoders.cache import Cache
 from pate.encoders.description import FILE, Description
 from pate.encoders.encoder import Encoder
-from pate.encoders.limit import Limit
-from pate.encoders.trial import tried
+from pate.encoders.trial import Limit, tried
 from pate.errors import DataError
 from tests.support.encoders import tiny_encoders as tiny
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def pictures(count: int = 12, seed: int = 0) -> list[Any]:
@@ -81,7 +78,7 @@ def test_texts_are_the_mean_of_their_words(tmp_path: Path) -> None:
     wanted *= UNIT / np.linalg.norm(wanted)
     assert np.abs(opened.row("a good film") - wanted).max() < 1
     texts = ["a good film", "the bad film", "good", "a film the film"]
-    forth, back = opened.embed_texts(texts), opened.embed_texts(texts[::-1])
+    forth, back = opened.rows(texts)[0], opened.rows(texts[::-1])[0]
     assert np.array_equal(forth, back[::-1])
     # What is beyond the longest text does not count.
     assert np.array_equal(opened.row("good " * 16), opened.row("good " * 16 + "bad " * 50))
@@ -338,7 +335,7 @@ def test_a_tokenizer_that_panics_leaves_one_text_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fit", ["crop", "pad", "stretch"])
 @pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (8, 8), (7, 9)])
 def test_images_of_any_size_are_brought_to_one(fit: Any, size: tuple[int, int]) -> None:
-    from pate.encoders.pictures import prepared
+    from pate.encoders.inputs import prepared
 
     steps = replace(tiny.STEPS, fit=fit, layout="last")
     made = prepared(np.full((*size, 1), 255, dtype=np.uint8), steps)
@@ -348,7 +345,7 @@ def test_images_of_any_size_are_brought_to_one(fit: Any, size: tuple[int, int]) 
 
 
 def test_only_the_middle_is_kept() -> None:
-    from pate.encoders.pictures import prepared
+    from pate.encoders.inputs import prepared
 
     image = np.zeros((16, 32, 1), dtype=np.uint8)
     image[4:12, 12:20] = 255

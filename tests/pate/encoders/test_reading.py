@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,6 @@ from pate.encoders.encoder import Encoder
 from pate.encoders.reading import Reader
 from pate.errors import DataError, SchemaError, UsageError
 from tests.support.encoders import tiny_encoders as tiny
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pate.data.odd import UnusableRecordError
 from pate.encoders.encoder import Encoder
-from pate.encoders.tokenizer import _growth
+from pate.encoders.inputs import _growth
 from pate.errors import DataError
 from tests.support.encoders import tiny_encoders as tiny
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def with_tokenizer(place: Path, change: Callable[[Any], None]) -> Path:
@@ -37,11 +35,11 @@ def test_a_text_of_which_a_tokenizer_makes_gigabytes_is_not_brought_to_it(tmp_pa
     each = normalizers.Replace("q", "q" * 1000)
     folder = with_tokenizer(tmp_path / "twice", grown(each, each))
     encoder = Encoder.open(folder, trial=False)
-    assert len(encoder.embed_texts(["good film"])) == 1
+    assert len(encoder.rows(["good film"])[0]) == 1
     with pytest.raises(UnusableRecordError, match="could make too much"):
-        encoder.embed_texts(["q" * 1000])
+        encoder.rows(["q" * 1000])[0]
     with pytest.raises(UnusableRecordError, match="could make too much"):  # whatever it says
-        encoder.embed_texts(["x" * 1000])
+        encoder.rows(["x" * 1000])[0]
     # The trial has a long text.
     with pytest.raises(DataError, match="cannot embed a trial input"):
         Encoder.open(folder)
@@ -51,7 +49,7 @@ def test_a_text_of_which_a_tokenizer_makes_gigabytes_is_not_brought_to_it(tmp_pa
         normalizers.Lowercase(), normalizers.Prepend("▁"), normalizers.Replace(" ", "▁"),
     )  # fmt: skip
     plain = Encoder.open(with_tokenizer(tmp_path / "usual", grown(*usual)), trial=False)
-    assert len(plain.embed_texts(["é " * 50_000])) == 1
+    assert len(plain.rows(["é " * 50_000])[0]) == 1
 
 
 def test_a_map_of_characters_makes_a_text_as_long_as_its_longest_entry(tmp_path: Path) -> None:

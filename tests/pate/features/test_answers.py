@@ -8,19 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.answers import (
-    NONE,
-    PARTS,
-    Answer,
-    answer_of,
-    of_labels,
-    of_numbers,
-    points_of,
-)
-from pate.codes import GRID, Change, Code, code_of
+from pate.answers import NONE, PARTS, Answer, answer_of, of_labels, of_numbers, points_of
+from pate.codes import GRID, Change, Code, code_of, require_places
 from pate.errors import DataError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes
 from pate.features.neighbours import cast_answers, cast_votes
+from tests.support.changes import joined, largest, within
 
 LABELS = ("a", "b", "c")
 COLUMNS = ("b", "a", NONE, "c")
@@ -67,18 +60,6 @@ def records_of(code: Code) -> tuple[Any, ...]:
     return tuple(itertools.product(SPOTS if code.name == "dense" else PLACES, values))
 
 
-def largest(changes: np.ndarray) -> Change:
-    size = np.abs(changes.reshape(len(changes), -1))
-    squared = int((size**2).sum(axis=1).max())
-    return Change(int(size.sum(axis=1).max()), squared, int((size > 0).sum(axis=1).max()))
-
-
-def within(found: Change, most: Change) -> bool:
-    return all(
-        getattr(found, name) <= getattr(most, name) for name in ("total", "squared", "counts")
-    )
-
-
 #: An answer, and the points of a number.
 EVERY = (*((text, RANGE) for text in ANSWERS), ("number", POINTS), ("ordered", ("0", "1", "2")))
 CASES = tuple((where, *each) for where in CODES for each in EVERY)
@@ -106,11 +87,7 @@ def test_a_unit_changes_what_is_claimed_and_no_more(
         found = largest(every - each)
         assert within(found, claimed)
         pairs.append(found)
-    reached = Change(
-        max(each.total for each in pairs),
-        max(each.squared for each in pairs),
-        max(each.counts for each in pairs),
-    )
+    reached = joined(pairs)
     if code.name == "dense":
         # Cut towards zero, so by a hair less.
         assert reached.squared > 0.9 * claimed.squared
@@ -222,31 +199,33 @@ def test_a_number_is_divided_between_the_two_points_next_to_it() -> None:
     assert np.abs(back - np.clip(many, -2, 6)).max() <= 4.5 / PARTS / 2 + 1e-12
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "nearest labels-1",
-        "dense-10 labels-64",
-        "dense-64 number",
-        "nearest ordered",
-        "dense-9 residual",
-    ],
-)
-def test_a_code_with_an_answer_has_one_text(text: str) -> None:
-    assert str(code_of(text)) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_code_has_one_text() -> None:
+    for text in (
+        "nearest", "dense-2", "dense-1024", "dense-64 labels-2", "nearest labels-1",
+        "dense-10 labels-64", "dense-64 number", "nearest ordered", "dense-9 residual",
+        "each-1 labels-1-of-1", "each-65536 labels-64-of-9999", "each-5", "each-5 balanced", "axes-32",
+    ):  # fmt: skip
+        assert str(code_of(text)) == text
+        assert code_of(text).of_teachers == text.startswith(("each", "axes"))
+    for text in (
+        "", "nearest-1", "dense", "dense-0", "dense-1", "dense-02", "dense-1025", "dense-٣", "dense--2",
         "nearest class", "nearest ", "nearest  ordered", "nearest labels", "nearest labels-0",
         "nearest labels-65", "nearest labels-02", "ordered", "nearest number-2", "nearest ordered x",
         "nearest residual", "residual", "dense-3 residual-2", "dense-3 contrast",
-    ],
-)  # fmt: skip
-def test_another_answer_is_refused(text: str) -> None:
-    with pytest.raises(UsageError):
-        code_of(text)
+        "each-5 labels-2", "each-5 array", "nearest balanced", "axes-5 class", "axes-5 balanced",
+        "axes-1", "axes-1025", "each-0 labels-2-of-3", "each-65537 labels-2-of-3", "each-5 class",
+        "each-5 number", "nearest labels-2-of-3", "dense-5 labels-2-of-3", "each-5 labels-65-of-99",
+        "each-5 labels-2-of-03",
+    ):  # fmt: skip
+        with pytest.raises(UsageError):
+            code_of(text)
+    code = code_of("each-5 labels-2-of-3")
+    assert (code.bounds(7), code.grid, code.signed) == ((0, 7), 1, False)
+    assert code.in_words == "5 queries in one release, for up to 2 of 3 labels"
+    require_places(code, 5)
+    for number in (4, 6):
+        with pytest.raises(UsageError, match="that many queries"):
+            require_places(code, number)
 
 
 @pytest.mark.parametrize(

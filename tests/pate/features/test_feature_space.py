@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +12,6 @@ from pate.errors import DataError, SchemaError, UsageError
 from pate.features.likeness import LikenessSpace
 from pate.features.neighbours import cast_votes, representatives
 from pate.features.space import IMAGE_SPACES, directions_over, space_over
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIDE = 12
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pate.errors import DataError, UsageError
-from pate.features.neighbours import cast_votes, nearest, representatives
+from pate.features.neighbours import cast_votes, nearest, representatives, voters_of
 
 CLASSES = 3
 KEY = b"a party's key"
@@ -17,6 +17,27 @@ KEY = b"a party's key"
 def points(rng: np.random.Generator, count: int) -> np.ndarray:
     """Points on a coarse grid, so that duplicates and exact ties are common."""
     return rng.integers(-2, 3, (count, 2)).astype(np.float32)
+
+
+def row_hashes(records: np.ndarray, labels: np.ndarray) -> list[bytes]:
+    return [
+        hashlib.sha256(record.tobytes() + label.to_bytes(8, "big")).digest()
+        for record, label in zip(records, labels.tolist(), strict=True)
+    ]
+
+
+def cast(
+    queries: np.ndarray,
+    records: np.ndarray,
+    labels: np.ndarray,
+    groups: np.ndarray | None,
+    cap: int,
+) -> np.ndarray:
+    """As a party does it: first who votes, then the votes."""
+    if groups is not None:
+        voters = voters_of(groups, row_hashes(records, labels), cap, KEY)
+        records, labels = records[voters], labels[voters]
+    return cast_votes(queries, records, labels, CLASSES)
 
 
 def by_hand(
@@ -28,8 +49,7 @@ def by_hand(
 ) -> np.ndarray:
     votes = np.zeros((len(queries), CLASSES), np.int64)
     units: dict[object, list[tuple[bytes, int]]] = {}
-    for at, (record, label) in enumerate(zip(records, labels.tolist(), strict=True)):
-        row = hashlib.sha256(record.tobytes() + label.to_bytes(8, "big")).digest()
+    for at, row in enumerate(row_hashes(records, labels)):
         drawn = hashlib.blake2b(row, digest_size=16, key=KEY, person=b"pate nearest vot").digest()
         units.setdefault(at if groups is None else groups[at], []).append((drawn, at))
     for held in units.values():
@@ -55,7 +75,7 @@ def test_sensitivity_is_what_the_docstring_proves(
     cap = 1 if groups is None else cap
 
     def votes(records: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
-        made = cast_votes(queries, records, labels, CLASSES, groups=groups, cap=cap, key=KEY)
+        made = cast(queries, records, labels, groups, cap)
         assert np.array_equal(made, by_hand(queries, records, labels, groups, cap))
         return made
 
@@ -89,29 +109,28 @@ def test_the_bounds_are_met() -> None:
     queries = np.array([[0, 0], [9, 9]], np.float32)
     here, there = np.zeros((4, 2), np.float32), np.full((4, 2), 9, np.float32)
     group, labels = np.array(["x"] * 4), np.zeros(4, np.int64)
-    first = cast_votes(queries, here, labels, 2, groups=group, cap=3)
-    second = cast_votes(queries, there, labels + 1, 2, groups=group, cap=3)
-    assert first.tolist() == [[3, 0], [0, 0]]
+    first, second = (
+        cast(queries, here, labels, group, 3),
+        cast(queries, there, labels + 1, group, 3),
+    )
+    assert first.tolist() == [[3, 0, 0], [0, 0, 0]]
     assert ((second - first) ** 2).sum() == 2 * 3**2
 
 
 def test_duplicates_count_each_and_the_key_decides_who_votes() -> None:
     queries = np.eye(8, dtype=np.float32)
     assert cast_votes(queries, queries[[3] * 5], np.zeros(5, np.int64), 1)[3, 0] == 5
-    group, labels = np.array(["x"] * 8), np.zeros(8, np.int64)
-
-    def voter(key: bytes, hashes: list[bytes] | None = None) -> int:
-        votes = cast_votes(queries, queries, labels, 1, groups=group, key=key, row_hashes=hashes)
-        assert votes.sum() == 1
-        return int(votes.argmax())
-
-    # All eight the same: a chance of 8^-39, below 1e-35.
-    assert len({voter(bytes([at])) for at in range(40)}) > 1
-    assert voter(b"k") == voter(b"k")
-    named = [bytes([at]) for at in range(8)]
-    assert len({voter(bytes([at]), named) for at in range(40)}) > 1
+    group, hashes = np.array(["x"] * 8), [bytes([at]) for at in range(8)]
+    # All forty the same: a chance of 8^-39, below 1e-35.
+    assert len({voters_of(group, hashes, 1, bytes([at])).item() for at in range(40)}) > 1
+    assert voters_of(group, hashes, 1, b"k") == voters_of(group, hashes, 1, b"k")
+    assert voters_of(group, hashes, 0, b"k").size == 0
     with pytest.raises(DataError, match="8 records but 7 hashes"):
-        voter(b"k", named[:7])
+        voters_of(group, hashes[:7], 1, b"k")
+    with pytest.raises(UsageError, match="cannot be negative"):
+        voters_of(group, hashes, -1, b"k")
+    with pytest.raises(UsageError, match="65 bytes"):
+        voters_of(group, hashes, 1, bytes(65))
 
 
 def test_ties_go_to_the_first_query_wherever_the_record_stands() -> None:
@@ -142,7 +161,6 @@ def test_nearest_far_from_the_origin() -> None:
 def test_what_is_refused() -> None:
     queries, records = np.eye(3, dtype=np.float32), np.ones((2, 3), np.float32)
     labels = np.zeros(2, np.int64)
-    groups = np.array(["x", "y"])
     wrong = records.copy()
     wrong[1, 1] = np.nan
     with pytest.raises(DataError, match="the records: a feature is not finite"):
@@ -151,14 +169,6 @@ def test_what_is_refused() -> None:
         cast_votes(queries, records, labels + 2, 2)
     with pytest.raises(DataError, match="labels of shape"):
         cast_votes(queries, records, labels[:1], 2)
-    with pytest.raises(DataError, match="groups of shape"):
-        cast_votes(queries, records, labels, 2, groups=groups[:1])
-    with pytest.raises(UsageError, match="without groups, got 0"):
-        cast_votes(queries, records, labels, 2, groups=groups, cap=0)
-    with pytest.raises(UsageError, match="1 without groups"):
-        cast_votes(queries, records, labels, 2, cap=2)
-    with pytest.raises(UsageError, match="65 bytes"):
-        cast_votes(queries, records, labels, 2, key=bytes(65))
     with pytest.raises(DataError, match="float64"):
         nearest(queries.astype(np.float64), records)
     with pytest.raises(DataError, match=r"queries of shape \(0, 3\)"):

@@ -20,6 +20,7 @@ from pate.codes import Change, Code, code_of
 from pate.features.dense import Directions, dense_sums, dense_votes
 from pate.features.neighbours import cast_answers, cast_votes, voters_of
 from tests.pate.features.test_answers import CORNERS, PLACES, QUERIES, SPOTS, VALUES, said
+from tests.support.changes import largest, within
 
 #: Of several labels none, one, two and all three; of classes four; of numbers one below the range.
 SAID: dict[str, tuple[Any, ...]] = {
@@ -73,18 +74,6 @@ def own_arrays(code: Code) -> np.ndarray:
             else cast_answers(QUERIES, point, given)
         )
     return np.stack(arrays).reshape(KINDS, -1)
-
-
-def largest(changes: np.ndarray) -> Change:
-    size = np.abs(changes.astype(np.int64))
-    squared = int(np.square(size).sum(axis=1).max())
-    return Change(int(size.sum(axis=1).max()), squared, int((size > 0).sum(axis=1).max()))
-
-
-def within(found: Change, most: Change) -> bool:
-    return (
-        found.total <= most.total and found.squared <= most.squared and found.counts <= most.counts
-    )
 
 
 @pytest.mark.parametrize("cap", [1, 2])

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from pate.codes import GRID, Change, Code, code_of
-from pate.errors import DataError, UsageError
+from pate.codes import GRID, Change, Code
+from pate.errors import DataError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import cast_votes, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from tests.support.changes import largest
 
 QUERIES = np.array([[0.0], [1.0], [3.0]], np.float32)
 #: The second and third are halfway between two queries.
@@ -25,45 +23,23 @@ VALUES = tuple(itertools.product(PLACES, range(CLASSES)))
 NEAREST = Code("nearest")
 LARGEST = 3  # records of a world
 
-World = tuple[tuple[float, int, str], ...]
+World = tuple[tuple[float, int], ...]
 
 
-def cast(world: World, cap: int | None) -> np.ndarray:
-    records = np.array([[place] for place, _, _ in world], np.float32).reshape(-1, 1)
-    labels = np.array([label for _, label, _ in world], np.int64)
-    names = np.array([name for _, _, name in world], np.str_)
-    groups, most = (None, 1) if cap is None else (names, cap)
-    return cast_votes(QUERIES, records, labels, CLASSES, groups=groups, cap=most, key=b"k")
+def cast(world: World) -> np.ndarray:
+    records = np.array([[place] for place, _ in world], np.float32).reshape(-1, 1)
+    return cast_votes(QUERIES, records, np.array([label for _, label in world], np.int64), CLASSES)
 
 
-def worlds(names: str) -> Iterable[World]:
+def worlds() -> Iterable[World]:
     """All worlds of at most three records in every order."""
-    units = [(*value, name) for value in VALUES for name in names]
     for size in range(LARGEST + 1):
-        yield from itertools.product(units, repeat=size)
-
-
-def largest(changes: np.ndarray) -> Change:
-    """The largest of each measure over (n, queries, classes) changes."""
-    size = np.abs(changes)
-    return Change(
-        int(size.sum(axis=(1, 2)).max()),
-        int((size**2).sum(axis=(1, 2)).max()),
-        int((size > 0).sum(axis=(1, 2)).max()),
-    )
-
-
-def within(found: Change, claimed: Change) -> bool:
-    return (
-        found.total <= claimed.total
-        and found.squared <= claimed.squared
-        and found.counts <= claimed.counts
-    )
+        yield from itertools.product(VALUES, repeat=size)
 
 
 def test_one_record_changes_what_is_claimed_and_no_more() -> None:
-    """1,755 worlds, and of each all that differ by one record."""
-    made = {world: cast(world, None) for world in worlds("-")}
+    """585 worlds, and of each all that differ by one record."""
+    made = {world: cast(world) for world in worlds()}
     for world, votes in made.items():
         assert np.array_equal(votes, made[tuple(sorted(world))])
         assert votes.sum() == len(world)
@@ -72,56 +48,9 @@ def test_one_record_changes_what_is_claimed_and_no_more() -> None:
         for at in range(len(world)):
             rest = world[:at], world[at + 1 :]
             taken.append(votes - made[rest[0] + rest[1]])
-            altered += [votes - made[(*rest[0], (*other, "-"), *rest[1])] for other in VALUES]
+            altered += [votes - made[(*rest[0], other, *rest[1])] for other in VALUES]
     assert largest(np.array(taken)) == Change(1, 1, 1)
     assert (np.array(taken) >= 0).all()
-    assert largest(np.array(altered)) == NEAREST.change(1)
-
-
-@pytest.mark.parametrize("cap", [1, 2])
-def test_one_patient_changes_what_is_claimed_and_no_more(cap: int) -> None:
-    """26,214 worlds of two patients, and of each all that differ in one of the two.
-
-    The patient's records may be any, or none: added, removed and altered at once.
-    """
-    orders: dict[World, np.ndarray] = {}
-    of_others: dict[World, dict[bytes, np.ndarray]] = defaultdict(dict)
-    for world in worlds("ab"):
-        votes = cast(world, cap)
-        assert np.array_equal(orders.setdefault(tuple(sorted(world)), votes), votes)
-        others = tuple(sorted(unit for unit in world if unit[2] == "b"))
-        of_others[others][votes.tobytes()] = votes
-    claimed = NEAREST.change(cap)
-    changes = []
-    for others, found in of_others.items():
-        alone = orders[others]
-        every = np.stack(list(found.values()))
-        # Without the other patient: half of everything.
-        assert within(
-            largest(every - alone),
-            Change(claimed.total // 2, claimed.squared // 2, claimed.counts // 2),
-        )
-        changes.append(largest((every[:, None] - every[None]).reshape(-1, *every.shape[1:])))
-    assert all(within(each, claimed) for each in changes)
-    assert max(each.total for each in changes) == claimed.total
-    assert max(each.squared for each in changes) == claimed.squared
-    # There are only six counts.
-    assert max(each.counts for each in changes) == min(claimed.counts, QUERIES.size * CLASSES)
-
-
-@pytest.mark.parametrize("cap", [1, 2])
-def test_one_record_of_a_patient_changes_as_much_as_a_record(cap: int) -> None:
-    """3,456 worlds of one patient: of the least hashes one is lost and one gained."""
-    made = {}
-    for size in (2, LARGEST):
-        for values in itertools.product(VALUES, repeat=size):
-            made[values] = cast(tuple((*each, "a") for each in values), cap)
-    altered = [
-        votes - made[(*world[:at], other, *world[at + 1 :])]
-        for world, votes in made.items()
-        for at in range(len(world))
-        for other in VALUES
-    ]
     assert largest(np.array(altered)) == NEAREST.change(1)
 
 
@@ -136,61 +65,9 @@ def test_a_record_too_large_to_square_moves_no_other() -> None:
     assert 0 <= after[7] < 20
 
 
-@pytest.mark.parametrize("text", ["nearest", "dense-2", "dense-1024", "dense-64 labels-2"])
-def test_a_code_has_one_text(text: str) -> None:
-    assert str(code_of(text)) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "nearest-1", "dense", "dense-0", "dense-1", "dense-02", "dense-1025", "dense-٣", "dense--2",
-    ],
-)  # fmt: skip
-def test_another_text_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="a code is nearest, or dense-K"):
-        code_of(text)
-
-
 # --- dense votes ----------------------------------------------------------------------------------
 
 CORNERS = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
-DENSE = Code("dense", len(CORNERS))
-#: At a representative, at the middle, far off on both sides, and beyond all bounds.
-SPOTS = ((0.0, 0.0), (2 / 3, 1.0), (90.0, 0.0), (-90.0, 0.0), (3e38, -3e38))
-RECORDS = tuple(itertools.product(SPOTS, range(CLASSES)))
-
-
-def cast_dense(world: tuple[tuple[tuple[float, float], int], ...]) -> np.ndarray:
-    points = np.array([spot for spot, _ in world], np.float32).reshape(-1, 2)
-    labels = np.array([label for _, label in world], np.int64)
-    return dense_votes(Directions.fit(CORNERS), points, labels, CLASSES)
-
-
-@pytest.mark.parametrize("cap", [1, 2])
-def test_dense_votes_change_what_is_claimed_and_no_more(cap: int) -> None:
-    """1,111 worlds, each the sum of its records' own; a patient's votes are any ``cap`` or fewer."""
-    made = {
-        world: cast_dense(world)
-        for size in range(LARGEST + 1)
-        for world in itertools.product(RECORDS, repeat=size)
-    }
-    one = {world[0]: votes for world, votes in made.items() if len(world) == 1}
-    for world, votes in made.items():
-        assert np.array_equal(votes, sum((one[each] for each in world), np.zeros((3, 2), np.int64)))
-    assert max(int((each**2).sum()) for each in one.values()) <= GRID**2
-    # A unit's votes: none up to ``cap``.
-    units = np.stack([votes for world, votes in made.items() if len(world) <= cap])
-    claimed = DENSE.change(cap)
-    assert claimed.squared == 4 * cap**2 * GRID**2
-    found = largest((units[:, None] - units[None]).reshape(-1, 3, CLASSES))
-    assert within(found, claimed)
-    half = largest(units)
-    assert half.squared <= cap**2 * GRID**2
-    assert half.total <= claimed.total // 2
-    # Opposite records of one class come near to it.
-    assert found.squared > 0.9 * claimed.squared
-    assert found.counts == min(claimed.counts, 6)
 
 
 def test_a_dense_array_is_the_records_own() -> None:

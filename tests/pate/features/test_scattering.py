@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pate.data.values import Images
-from pate.errors import UsageError
 from pate.features.scattering import _morlet, _plan, _scatter_pixels, scatter, scattering_width
 
 
@@ -15,15 +14,10 @@ def noise(count: int, *size: int) -> Images:
 @pytest.mark.parametrize(
     ("size", "width"),
     [
-        ((28, 28, 1), 81 * 49),
-        ((8, 8, 1), 81 * 4),
-        ((32, 32, 3), 83 * 64),
-        ((1, 1, 1), 81),
-        ((30, 17, 1), 81 * 8 * 5),
-        ((64, 64, 1), 217 * 64),
-        ((130, 90, 1), 217 * 64),
+        ((28, 28, 1), 81 * 49), ((8, 8, 1), 81 * 4), ((32, 32, 3), 83 * 64), ((1, 1, 1), 81),
+        ((30, 17, 1), 81 * 8 * 5), ((64, 64, 1), 217 * 64), ((130, 90, 1), 217 * 64),
     ],
-)
+)  # fmt: skip
 def test_unit_vectors_of_the_promised_width(size: tuple[int, int, int], width: int) -> None:
     features = scatter(noise(3, *size))
     assert features.shape == (3, width) == (3, scattering_width(*size))
@@ -41,9 +35,6 @@ def test_features_do_not_depend_on_company_or_threads() -> None:
     whole = scatter(images)
     rows = np.random.default_rng(1).permutation(200)[:61]
     assert np.array_equal(scatter(images.take(rows)), whole[rows])
-    assert np.array_equal(scatter(images, workers=3), whole)
-    with pytest.raises(UsageError, match="workers is 0"):
-        scatter(images, workers=0)
 
 
 def test_wavelets_have_no_mean_and_point_where_they_should() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pate.data.values import Images, Table
 from pate.errors import DataError, SchemaError
 from pate.features.distortions import distorted, strokes
-from pate.features.invariant import InvariantSpace
+from pate.features.fitted import InvariantSpace
 from pate.features.space import STEADY_FROM, ImageSpace, default_name
 
 SIZE = (20, 20, 1)

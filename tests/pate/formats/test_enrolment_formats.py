@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -28,9 +28,6 @@ from pate.formats.enrolment import (
     split_address,
     verifier_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 OURS, OTHERS = (make_authority((), NOW).certificate for _ in range(2))

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from pate.errors import DataError
 from pate.formats.labels import LabelRow, LabelSet, checked_statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PRIVACY = (
     '{"epsilon": 1.5, "delta": 1e-05, "unit": "record", "adjacency": "one vote changed", '

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.errors import DataError
 from pate.formats import votes_file
 from pate.formats.votes_file import read_label_vector, read_vote_matrix
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 GOOD = [[3, 2, 0], [5, 0, 0], [1, 2, 2]]
 

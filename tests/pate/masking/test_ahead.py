@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 from pate.errors import PateError, ProtocolError, QuorumError, RefusedError, StateError
 from pate.masking import keys as masking_keys
 from pate.masking.ahead import store as waiting
-from pate.masking.ahead.bundle import Round
-from pate.masking.ahead.roster import BundleRoster, Sealed, sign_sealing, takes_consent
+from pate.masking.ahead.bundle import (
+    Bundle,
+    BundleRoster,
+    Round,
+    Sealed,
+    sign_sealing,
+    takes_consent,
+)
 from pate.masking.ahead.server import ServerAhead
 from pate.masking.ahead.store import Kind
 from pate.masking.announced import survivors_to_sign
 from pate.masking.context import Member
 from pate.masking.encoding import whole
-from pate.masking.keys import KeyPair
+from pate.masking.keys import KeyPair, Keys
 from pate.masking.ring import centred
 from tests.pate.masking.test_masking_sums import thresholds
 from tests.support.masking.ahead import ASKER, Field, KilledError
 from tests.support.masking.attempts import bytes_from, changed, identity_of, name_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pate.masking.ahead.bundle import Bundle
-    from pate.masking.keys import Keys
 
 A, B, C, D, E = (name_of(number) for number in range(5))
 
@@ -180,7 +180,7 @@ def test_secrets_go_once_they_are_used(field: Field) -> None:
         field.open(B, round_, field.names)
 
 
-# --- what a lying server, or a courier, is refused --------------------------------------------
+# --- what a lying server, or a carrier, is refused --------------------------------------------
 
 
 def test_a_bundle_masks_in_one_round(field: Field) -> None:

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.errors import PateError
-from pate.masking.ahead.roster import takes_consent
+from pate.masking.ahead.bundle import takes_consent
+from pate.masking.ahead.party import PartyAhead
 from pate.masking.announced import survivors_to_sign
 from pate.masking.ring import Residues, Ring
 from pate.masking.shamir import UnmaskingShares
 from tests.pate.masking.test_secrecy import secret
 from tests.support.masking.ahead import Field, MemoryStore
 from tests.support.masking.attempts import identity_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from pate.masking.ahead.party import PartyAhead
 
 Names = frozenset[str]
 

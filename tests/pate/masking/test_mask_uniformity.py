@@ -6,29 +6,23 @@ The keys are fresh each time. What is right fails a run of this file with a chan
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import itertools
 import random
 import secrets
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 
 from pate.masking.context import VERSION, Member
 from pate.masking.party import PartyMasking
-from pate.masking.ring import ChaChaStream, Ring
+from pate.masking.ring import ChaChaStream, Residues, Ring
 from tests.support.masking.attempts import flat_context
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import NDArray
-
-    from pate.masking.ring import Residues
 
 ROOT = Path(__file__).resolve().parents[3]
 ALARM = 1e-6
@@ -194,68 +188,3 @@ def test_equal_bytes_of_randomness_give_equal_messages(monkeypatch: pytest.Monke
     assert messages(b"x") == messages(b"x")
     for one, other in zip(messages(b"x"), messages(b"y"), strict=True):
         assert one != other
-
-
-#: What would be randomness, a clock, a file or a network of its own.
-FORBIDDEN = {
-    "random", "secrets", "os", "time", "datetime", "uuid", "tempfile", "pathlib", "io", "socket",
-    "ssl", "asyncio", "threading", "subprocess", "pickle",
-}  # fmt: skip
-DRAWS = {"default_rng", "RandomState", "Generator", "SeedSequence", "urandom", "token_bytes"}
-
-
-def reached_for(source: str) -> set[str]:
-    """Names in a module that stand for generators, clocks, files or networks."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Attribute):
-            names = [ast.unparse(node)]
-        elif isinstance(node, ast.Name):
-            names = [node.id] if node.id in DRAWS | {"open", "__import__", "eval", "exec"} else []
-        else:
-            continue
-        for name in names:
-            parts = name.split(".")
-            imports = not isinstance(node, (ast.Attribute, ast.Name))
-            if (
-                isinstance(node, ast.Name)
-                or (imports and parts[0] in FORBIDDEN)
-                or parts[:2] in (["numpy", "random"], ["np", "random"])
-                or (parts[-1] in DRAWS)
-            ):
-                found.add(name)
-    return found
-
-
-def test_nothing_under_masking_reaches_for_randomness_clocks_or_files() -> None:
-    modules = sorted((ROOT / "pate" / "masking").rglob("*.py"))
-    assert len(modules) > 5
-    for path in modules:
-        assert reached_for(path.read_text(encoding="utf-8")) == set(), path
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "import random",
-        "import numpy.random",
-        "from numpy import random",
-        "from numpy.random import default_rng as uniform",
-        "import numpy as np\nx = np.random.randint(9)",
-        "def f():\n    from os import urandom\n",
-        "import secrets as s",
-        "x = open('mask')",
-        "import time",
-    ],
-)
-def test_reaching_is_seen(source: str) -> None:
-    assert reached_for(source)
-
-
-def test_what_is_needed_is_not_taken_for_reaching() -> None:
-    assert not reached_for("import numpy as np\nfrom collections.abc import Callable\n"
-                           "def f(random: Callable[[int], bytes]): return random(32)")  # fmt: skip

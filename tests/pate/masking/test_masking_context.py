@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from pate.errors import ProtocolError, UsageError
-from pate.masking.context import (
-    MOST_MEMBERS,
-    VERSION,
-    Member,
-    check_threshold,
-    threshold_for,
-)
+from pate.masking.context import MOST_MEMBERS, VERSION, Member, check_threshold, threshold_for
 from pate.masking.encoding import encode
 from pate.masking.ring import ChaChaStream, Ring, centred
 from tests.support.masking.attempts import changed, context_for
@@ -21,17 +15,9 @@ CONTEXT = context_for(5, 4, 1)
 MEMBERS = CONTEXT.roster.members
 RENAMED = (*MEMBERS[:4], Member("party_009", MEMBERS[4].identity))
 CHANGES: dict[str, object] = {
-    "campaign": b"1" * 16,
-    "attempt": b"1" * 16,
-    "batch": b"1" * 32,
-    "terms": b"1" * 32,
-    "rows": 3,
-    "classes": 4,
-    "bits": 32,
-    "threshold": 5,
-    "colluders": 2,
-    "members": RENAMED,
-}
+    "campaign": b"1" * 16, "attempt": b"1" * 16, "batch": b"1" * 32, "terms": b"1" * 32, "rows": 3,
+    "classes": 4, "bits": 32, "threshold": 5, "colluders": 2, "members": RENAMED,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("field", sorted(CHANGES))

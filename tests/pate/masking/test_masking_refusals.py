@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from pate.errors import ProtocolError, QuorumError, RefusedError, UsageError
 from pate.masking.announced import sign_keys, survivors_to_sign
-from pate.masking.context import Phase
+from pate.masking.context import Context, Phase
 from pate.masking.keys import _LOW_ORDER, KeyPair, Keys
 from pate.masking.party import PartyMasking
 from tests.support.masking.attempts import (
@@ -21,11 +21,6 @@ from tests.support.masking.attempts import (
     name_of,
     party_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pate.masking.context import Context
 
 ME, PEER, OTHER = name_of(0), name_of(1), name_of(2)
 #: n = 6, t = 4, c = 1: two may be missing.
@@ -254,8 +249,7 @@ def test_phases_are_answered_in_order_alone() -> None:
         with pytest.raises(ProtocolError, match=f"and the next is {what}"):
             ask()
     with pytest.raises(
-        ProtocolError,
-        match=r"asked for signatures of .*, and the next is masked votes",
+        ProtocolError, match=r"asked for signatures of .*, and the next is masked votes"
     ):
         me(attempt).sign_survivors(NAMES)
     me(attempt).mask(boxes, values)

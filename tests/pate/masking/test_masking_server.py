@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from pate.masking import masks
 from pate.masking.masks import MOST_TRIES, _choices
 from pate.masking.shamir import PRIME, UnmaskingShares, from_bytes, to_bytes
 from tests.support.masking.attempts import Attempt, context_for, name_of, party_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 ME, PEER, OTHER = name_of(0), name_of(1), name_of(2)
 #: n = 6, t = 4, c = 1.

@@ -17,7 +17,7 @@ from pate.masking.shamir import (
     SHARE_BYTES,
     combine,
     from_bytes,
-    reconstruct,
+    secret_of,
     split,
     to_bytes,
     weights,
@@ -49,7 +49,7 @@ def test_any_threshold_of_shares_gives_the_secret(secret: bytes, data: st.DataOb
     shares = split(secret, threshold, points, bytes_from(secret))
     assert set(shares) == set(points)
     chosen = data.draw(st.permutations(points))[:threshold]
-    assert reconstruct({point: shares[point] for point in chosen}, threshold) == secret
+    assert secret_of(combine([shares[each] for each in chosen], weights(chosen))) == secret
     # Every other share lies on the same polynomial.
     for point in points:
         assert combine([shares[each] for each in chosen], weights(chosen, point)) == shares[point]
@@ -64,9 +64,10 @@ def test_a_wrong_share_gives_another_secret(secret: bytes, threshold: int, by: i
     assert found != int.from_bytes(secret, "little")
 
 
-def test_shares_that_give_no_32_bytes_do_not_belong_together() -> None:
-    with pytest.raises(ProtocolError, match="are inconsistent"):
-        reconstruct({1: PRIME - 1}, 1)
+def test_a_value_of_more_than_32_bytes_is_no_secret() -> None:
+    assert secret_of(PRIME - 1) is None
+    with pytest.raises(UsageError, match="same point"):
+        weights([1, 1])
 
 
 class Tape:
@@ -108,27 +109,13 @@ def test_shares_travel_as_33_bytes_and_others_are_refused() -> None:
 @pytest.mark.parametrize(
     ("secret", "threshold", "points"),
     [
-        (bytes(31), 1, [1]),
-        (bytes(33), 1, [1]),
-        (bytes(32), 0, [1]),
-        (bytes(32), 3, [1, 2]),
-        (bytes(32), 2, [0, 1]),
-        (bytes(32), 2, [1, 1]),
-        (bytes(32), 2, [-1, 1]),
+        (bytes(31), 1, [1]), (bytes(33), 1, [1]), (bytes(32), 0, [1]), (bytes(32), 3, [1, 2]),
+        (bytes(32), 2, [0, 1]), (bytes(32), 2, [1, 1]), (bytes(32), 2, [-1, 1]),
         (bytes(32), 2, [1, 2**32]),
     ],
-)
+)  # fmt: skip
 def test_sharings_that_cannot_be_are_refused(
     secret: bytes, threshold: int, points: list[int]
 ) -> None:
     with pytest.raises(UsageError):
         split(secret, threshold, points, os.urandom)
-
-
-def test_a_number_of_shares_that_is_not_the_threshold_is_refused() -> None:
-    shares = split(bytes(32), 2, [1, 2, 3], os.urandom)
-    for number in (1, 3):
-        with pytest.raises(ProtocolError, match=f"{number} shares are given, 2 are needed"):
-            reconstruct(dict(list(shares.items())[:number]), 2)
-    with pytest.raises(UsageError, match="same point"):
-        weights([1, 1])

@@ -14,9 +14,9 @@ import copy
 import hashlib
 import itertools
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -24,18 +24,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from pate.errors import PateError
-from pate.masking import graph, shamir
+from pate.masking import graph
 from pate.masking.announced import Announced
 from pate.masking.context import VERSION, Member
 from pate.masking.graph import Degree
 from pate.masking.party import PartyMasking
 from pate.masking.ring import Residues, Ring
+from pate.masking.shamir import UnmaskingShares
 from tests.support.masking.attempts import flat_context
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from pate.masking.shamir import UnmaskingShares
 
 Names = frozenset[str]
 #: A mask, by who uses it: one party its own, two the mask of their pair.
@@ -384,36 +380,3 @@ def test_on_a_graph_with_neighbours_only_the_sum_is_seen(
     views = [honest_server(play, survivors, late) for survivors, late in dropouts(play)]
     assert all(map(secret, views)) is safe
     assert any(map(telling, views))
-
-
-@pytest.mark.parametrize("threshold", [2, 3, 4])
-def test_fewer_shares_than_needed_are_independent_of_the_secret(
-    threshold: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All polynomials over the field of 5 elements, by the code that shares over the large one."""
-    prime, points = 5, range(1, 5)
-    monkeypatch.setattr(shamir, "PRIME", prime)
-    shares = {
-        secret: [
-            shamir.split(
-                secret.to_bytes(32, "little"), threshold, points,
-                lambda count, drawn=drawn: b"".join(  # type: ignore[misc]
-                    c.to_bytes(count // (threshold - 1), "little") for c in drawn
-                ),
-            )
-            for drawn in itertools.product(range(prime), repeat=threshold - 1)
-        ]
-        for secret in range(prime)
-    }  # fmt: skip
-
-    def seen(secret: int, held: tuple[int, ...]) -> list[tuple[int, ...]]:
-        return sorted(tuple(each[point] for point in held) for each in shares[secret])
-
-    for count in range(1, len(points) + 1):
-        for held in itertools.combinations(points, count):
-            alike = [seen(secret, held) == seen(0, held) for secret in range(1, prime)]
-            assert alike == [count < threshold] * (prime - 1)
-    for secret, each in shares.items():
-        for shared in each:
-            some = {point: shared[point] for point in points[-threshold:]}
-            assert shamir.reconstruct(some, threshold) == secret.to_bytes(32, "little")

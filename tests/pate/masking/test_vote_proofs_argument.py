@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, RefusedError, UsageError
 from pate.masking.encoding import HASH_BYTES
 from pate.masking.proofs import transcript as tree
 from pate.masking.proofs.argument import Prover, check_link, verify
-from pate.masking.proofs.code import SALT_BYTES, Shape, code_for
-from pate.masking.proofs.field import FIELD, Elements
+from pate.masking.proofs.code import FIELD, SALT_BYTES, Elements, Shape, code_for
 from pate.masking.proofs.transcript import (
     Statement,
     commit_seed,
@@ -32,11 +32,6 @@ from tests.support.masking.proving import (
     statement,
     votes_for,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 P = FIELD.prime
 CODEWORDS = "its rows are not codewords"
@@ -86,13 +81,7 @@ def test_several_blocks_of_queries(queries: int) -> None:
     link = verify(about, prover.commitment, SEED, prover.prove(SEED))
     assert link.shape == about.shape.linked == (4, min(queries, about.shape.code.slots))
     check_link(
-        about.shape,
-        CONTEXT,
-        SEED,
-        links=[link],
-        votes=votes,
-        masks=prover.link_masks,
-        teachers=5,
+        about.shape, CONTEXT, SEED, links=[link], votes=votes, masks=prover.link_masks, teachers=5
     )
 
 
@@ -192,76 +181,41 @@ class Cheat(Prover):
         return planes
 
 
-def set_row(by_bit: Elements, query: int, counts: list[int]) -> None:
-    """Write counts with proper bits for one query of the first block."""
-    for number, count in enumerate(counts):
-        for bit in range(by_bit.shape[1]):
-            by_bit[number, bit, 0, query] = count >> bit & 1
+def written(
+    counts: list[int], cells: Mapping[tuple[int, int], int] = {}, query: int | None = 3
+) -> Callable[[Elements, Shape], None]:
+    """Write counts with proper bits for one query, None the one after the last, then single bits."""
+
+    def change(by_bit: Elements, shape: Shape) -> None:
+        at = shape.queries if query is None else query
+        for number, count in enumerate(counts):
+            for bit in range(by_bit.shape[1]):
+                by_bit[number, bit, 0, at] = cells.get((number, bit), count >> bit & 1)
+
+    return change
 
 
-def five_more(by_bit: Elements, shape: Shape) -> None:
-    set_row(by_bit, 3, [15, 0, 0, 0])
+FIVE_MORE = written([15, 0, 0, 0])
+CHEATS = {
+    "five more": FIVE_MORE,
+    "one fewer": written([9, 0, 0, 0]),
+    "several classes": written([10, 10, 10, 10]),
+    "negative: -1 + 11": written([0, 11, 0, 0], {(0, 0): P - 1}),
+    "a half and a half and 9": written([0, 0, 9, 0], {(0, 0): (P + 1) // 2, (1, 0): (P + 1) // 2}),
+    "two in a bit: 2 * 8 - 6": written([0, 0, 0, 0], {(0, 3): 2, (1, 1): P - 3}),
+    "none at all": written([0, 0, 0, 0]),
+    "votes after the last query": written([10, 0, 0, 0], query=None),
+}
 
 
-def one_fewer(by_bit: Elements, shape: Shape) -> None:
-    set_row(by_bit, 3, [9, 0, 0, 0])
-
-
-def several_classes(by_bit: Elements, shape: Shape) -> None:
-    set_row(by_bit, 3, [10, 10, 10, 10])
-
-
-def negative(by_bit: Elements, shape: Shape) -> None:
-    # -1 + 11 = 10: the row sums to k.
-    set_row(by_bit, 3, [0, 11, 0, 0])
-    by_bit[0, 0, 0, 3] = P - 1
-
-
-def fractions(by_bit: Elements, shape: Shape) -> None:
-    # A half and a half and 9: the row sums to k.
-    set_row(by_bit, 3, [0, 0, 9, 0])
-    by_bit[:2, 0, 0, 3] = (P + 1) // 2
-
-
-def two_in_a_bit(by_bit: Elements, shape: Shape) -> None:
-    # 2 * 8 - 6 = 10.
-    set_row(by_bit, 3, [0, 0, 0, 0])
-    by_bit[0, 3, 0, 3] = 2
-    by_bit[1, 1, 0, 3] = P - 3
-
-
-def unchanged_bits(by_bit: Elements, shape: Shape) -> None:
-    pass
-
-
-def none_at_all(by_bit: Elements, shape: Shape) -> None:
-    set_row(by_bit, 3, [0, 0, 0, 0])
-
-
-def votes_after_the_last_query(by_bit: Elements, shape: Shape) -> None:
-    set_row(by_bit, shape.queries, [10, 0, 0, 0])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        five_more,
-        one_fewer,
-        several_classes,
-        negative,
-        fractions,
-        two_in_a_bit,
-        none_at_all,
-        votes_after_the_last_query,
-    ],
-)
+@pytest.mark.parametrize("cheat", CHEATS)
 @pytest.mark.parametrize("attempt", range(3))
-def test_invalid_votes_are_found(change: Callable[[Elements, Shape], None], attempt: int) -> None:
-    refused(Cheat(change), RANGE, bytes([attempt]) * 32)
+def test_invalid_votes_are_found(cheat: str, attempt: int) -> None:
+    refused(Cheat(CHEATS[cheat]), RANGE, bytes([attempt]) * 32)
 
 
 def test_the_cheats_are_caught_for_the_votes_alone() -> None:
-    unchanged = Cheat(unchanged_bits)
+    unchanged = Cheat(lambda _bits, _shape: None)
     verify(unchanged.statement, unchanged.commitment, SEED, unchanged.prove(SEED))
 
 
@@ -373,7 +327,7 @@ def test_an_invalid_sum_hidden_in_the_test_is_found() -> None:
             self._zero[:, : code.degree] = FIELD.minus(low, code.interpolate(left))
             return super().prove(seed)
 
-    refused(Hidden(five_more), COUNTS)
+    refused(Hidden(FIVE_MORE), COUNTS)
 
 
 # --- cheating about the opening --------------------------------------------------------------
@@ -430,8 +384,7 @@ def test_opened_columns_are_distinct_and_depend_on_everything() -> None:
 
 
 def test_a_code_with_few_symbols_is_opened_with_as_many() -> None:
-    from pate.masking.proofs.code import Code
-    from pate.masking.proofs.field import Field
+    from pate.masking.proofs.code import Code, Field
 
     code = Code(degree=4, columns=3, tests=1, stretch=4, field=Field(97, 5))
     about = Statement(Shape(1, 2, 1, code), CONTEXT, "mercy")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, QuorumError, RefusedError, UsageError
 from pate.masking import masks, party
 from pate.masking.context import Context, Phase, threshold_for
 from pate.masking.party import PartyMasking
 from pate.masking.proofs.argument import Prover
-from pate.masking.proofs.code import Shape
-from pate.masking.proofs.field import FIELD, Elements
+from pate.masking.proofs.code import FIELD, Elements, Shape
 from pate.masking.proofs.transcript import Proofs, Statement, commit_seed
 from pate.masking.ring import ChaChaStream, LinkedRing, LinkedStream, Ring
 from pate.masking.server import ServerMasking
@@ -30,11 +31,6 @@ from tests.support.masking.attempts import (
     party_of,
 )
 from tests.support.masking.proving import votes_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from numpy.typing import NDArray
 
 P = FIELD.prime
 SEED = hashlib.sha256(b"drawn for this attempt").digest()
@@ -225,8 +221,7 @@ def test_a_cheater_is_named_and_left_out_and_the_sum_of_the_rest_is_exact(
 
 
 def masking_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-    other: Callable[[NDArray[np.integer]], NDArray[np.integer]],
+    monkeypatch: pytest.MonkeyPatch, other: Callable[[NDArray[np.integer]], NDArray[np.integer]]
 ) -> None:
     """Have one party mask other values than it proves."""
 

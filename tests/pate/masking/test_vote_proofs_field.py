@@ -9,8 +9,7 @@ import pytest
 
 from pate.errors import UsageError
 from pate.masking.proofs import transcript as tree
-from pate.masking.proofs.code import DEGREES, Code, slot_values
-from pate.masking.proofs.field import FIELD, Elements, Field
+from pate.masking.proofs.code import DEGREES, FIELD, Code, Elements, Field, slot_values
 from tests.support.masking.proving import byte_source
 
 P = FIELD.prime
@@ -126,16 +125,11 @@ def test_any_opened_symbols_are_uniform_whatever_the_data() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Code(500),
-        lambda: Code(512, columns=512),
-        lambda: Code(512, columns=0),
-        lambda: Code(512, stretch=2),
-        lambda: Code(512, tests=0),
-        lambda: Code(2**27),
-        lambda: Field(2**31 + 11, 2),
-        lambda: FIELD.root(7),
+        lambda: Code(500), lambda: Code(512, columns=512), lambda: Code(512, columns=0),
+        lambda: Code(512, stretch=2), lambda: Code(512, tests=0), lambda: Code(2**27),
+        lambda: Field(2**31 + 11, 2), lambda: FIELD.root(7),
     ],
-)
+)  # fmt: skip
 def test_codes_that_cannot_be_are_refused(make: object) -> None:
     with pytest.raises(UsageError):
         make()  # type: ignore[operator]

@@ -8,20 +8,16 @@ first is counted over all random places of the rows, each of the second over all
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from pate.masking.proofs.argument import Prover, verify
-from pate.masking.proofs.code import Code, Shape
-from pate.masking.proofs.field import FIELD, Field
+from pate.masking.proofs.code import FIELD, Code, Field, Shape
 from pate.masking.proofs.transcript import Statement, link_weights, read
 from tests.support.masking.proving import CONTEXT, SEED, byte_source, statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 P = 17
 TINY = Code(degree=2, columns=1, tests=1, stretch=4, field=Field(P, 3))

@@ -5,44 +5,34 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from functools import cache, partial
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from functools import cache
+from typing import ClassVar, NoReturn
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.accounting.composition import Gdp, Zcdp, tightest, total_cost
 from pate.accounting.events import GaussianMax, NoisyHistogram, event_from_dict
-from pate.accounting.gdp import delta_from_epsilon, mu_of, squared_step_of
-from pate.errors import AccountingError, ProtocolError, UsageError
+from pate.accounting.gdp import squared_step_of
+from pate.errors import AccountingError, UsageError
 from pate.mechanisms import (
-    MECHANISMS,
     ConfidentGNMax,
     DistributedConfidentGNMax,
     DistributedGNMax,
     DistributedInteractiveGNMax,
-    DistributedMechanism,
     GNMax,
     InteractiveGNMax,
     LNMax,
-    Outcome,
-    mechanism_from_dict,
     over_noisy_sums,
 )
 from pate.noise.exact import Noise, SystemNoise
 from pate.noise.shares import ripple
-from pate.noise.simulated import SimulatedNoise
-from tests.support.one_query import answer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
-    Masses = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Masses = NDArray[np.float64]
 
 
 class NoNoise:
@@ -63,145 +53,6 @@ EVENT = NoisyHistogram(SHARE, 16, 1)
 PLAIN = DistributedGNMax(SHARE, 16, 1)
 CONFIDENT = DistributedConfidentGNMax(10, SHARE, 16, 1)
 INTERACTIVE = DistributedInteractiveGNMax(5, SHARE, 16, Fraction(3, 5), 1)
-EVERY: tuple[DistributedMechanism, ...] = (PLAIN, CONFIDENT, INTERACTIVE)
-
-
-def votes(*row: int) -> Integers:
-    return np.array(row, dtype=np.int64)
-
-
-class TestRules:
-    @pytest.mark.parametrize(
-        ("row", "label"),
-        [(votes(1, 5, 3), 1), (votes(-3, -2, -1), 2), (votes(4, 7, 7), 1), (votes(0, 0), 0)],
-    )
-    def test_the_largest_noisy_count_wins(self, row: Integers, label: int) -> None:
-        assert answer(PLAIN, row, NONE) == Outcome(label, "teachers", (EVENT,))
-
-    def test_a_threshold_is_for_the_noisy_count_itself(self) -> None:
-        assert answer(CONFIDENT, votes(2, 10, 9), NONE) == Outcome(1, "teachers", (EVENT,))
-        # The whole histogram was seen: a query without an answer costs as much as one with it.
-        assert answer(CONFIDENT, votes(2, 9, 9), NONE) == Outcome(None, None, (EVENT,))
-        assert answer(CONFIDENT, votes(-50, 10, 10), NONE).label == 1
-        assert answer(DistributedConfidentGNMax(-5, SHARE, 16, 1), votes(-7, -5), NONE).label == 1
-
-    def test_interactive(self) -> None:
-        ask = partial(answer, INTERACTIVE)
-        # The margin is max(2 - 8, 7 - 2, 1 - 0).
-        assert ask(votes(2, 7, 1), NONE, votes(8, 2, 0)) == Outcome(1, "teachers", (EVENT,))
-        assert ask(votes(2, 6, 1), NONE, votes(8, 2, 0)) == Outcome(0, "reinforced", (EVENT,))
-        assert ask(votes(2, 6, 1), NONE, votes(6, 2, 2)) == Outcome(None, None, (EVENT,))
-        # Noisy rows sum to nothing in particular: the predictions are not held against them.
-        assert ask(votes(-20, -30, 1), NONE, votes(8, 2, 0)).source == "reinforced"
-        # The margin of one class may let the label of another through, as in the paper.
-        assert ask(votes(20, 7, 1), NONE, votes(18, 1, 1)).label == 0
-
-    def test_confidence_is_compared_exactly_and_strictly(self) -> None:
-        assert answer(INTERACTIVE, votes(6, 4), NONE, votes(6, 4)).label is None
-        assert answer(INTERACTIVE, votes(7, 3), NONE, votes(7, 3)).label == 0
-
-    def test_queries_of_a_batch_do_not_mix(self) -> None:
-        rows = np.array([[9, 0, 0], [0, 10, 0], [-5, 0, 30], [9, 9, 9]])
-        assert [each.label for each in CONFIDENT.answer_all(rows, NONE)] == [None, 1, 2, None]
-        expected = np.array([[3, 7, 0], [0, 10, 0], [4, 3, 3], [9, 1, 0]])
-        outcomes = INTERACTIVE.answer_all(rows, NONE, expected)
-        assert [(each.label, each.source) for each in outcomes] == [
-            (0, "teachers"), (1, "reinforced"), (2, "teachers"), (0, "teachers")
-        ]  # fmt: skip
-
-    def test_predictions_that_are_missing_or_cannot_be_are_refused(self) -> None:
-        with pytest.raises(UsageError, match="prediction"):
-            answer(INTERACTIVE, votes(2, 8), NONE)
-        for bad in (votes(11, -1), votes(5, 3, 2), np.array([0.5, 9.5])):
-            with pytest.raises(ProtocolError, match="prediction"):
-                answer(INTERACTIVE, votes(2, 8), NONE, bad)
-
-
-@pytest.mark.parametrize("mechanism", EVERY)
-class TestEveryMechanism:
-    def test_the_noise_is_inside(self, mechanism: DistributedMechanism) -> None:
-        assert mechanism.noise_inside is True
-        assert isinstance(mechanism, DistributedMechanism)
-        assert mechanism.name == f"distributed-{mechanism.name.removeprefix('distributed-')}"
-
-    def test_every_query_costs_the_same(self, mechanism: DistributedMechanism) -> None:
-        rows = np.random.default_rng(3).integers(-10, 30, (200, 3))
-        outcomes = mechanism.answer_all(rows, NONE, np.tile(votes(14, 5, 1), (200, 1)))
-        assert len(outcomes) == 200
-        assert {each.events for each in outcomes} == {mechanism.worst} == {(EVENT,)}
-
-    def test_no_queries_have_no_answers(self, mechanism: DistributedMechanism) -> None:
-        none = np.zeros((0, 3), dtype=np.int64)
-        assert mechanism.answer_all(none, NONE, none) == ()
-
-    @pytest.mark.parametrize(
-        "rows",
-        [
-            np.array([[1.0, 2.0]]),
-            np.array([[1, 2]], dtype=np.int32),
-            np.array([[1, 2]], dtype=np.uint64),
-            np.array([[2**62, 2]]),
-            np.array([[-(2**62), 2]]),
-            np.array([[3]]),
-            np.array([1, 2]),
-        ],
-    )
-    def test_rows_that_cannot_be_noisy_votes_are_refused(
-        self, mechanism: DistributedMechanism, rows: Integers
-    ) -> None:
-        with pytest.raises(ProtocolError, match="votes"):
-            mechanism.answer_all(rows, NONE, rows)
-
-    def test_rows_are_left_as_they_were(self, mechanism: DistributedMechanism) -> None:
-        rows = np.array([[5, 3, 2], [0, 1, 9]])
-        rows.setflags(write=False)
-        mechanism.answer_all(rows, NONE, rows)
-
-    def test_its_text_form_is_exact(self, mechanism: DistributedMechanism) -> None:
-        fields = mechanism.to_dict()
-        assert mechanism_from_dict(fields) == mechanism
-        assert MECHANISMS[mechanism.name] is type(mechanism)
-        with pytest.raises(UsageError, match="fields"):
-            mechanism_from_dict({**fields, "sigma2": "40"})
-        with pytest.raises(UsageError, match="fields"):
-            mechanism_from_dict({k: v for k, v in fields.items() if k != "honest"})
-        for key in fields:
-            with pytest.raises(UsageError, match="mechanism"):
-                mechanism_from_dict({**fields, key: "1.5"})
-        with pytest.raises(UsageError, match="whole number"):
-            mechanism_from_dict({**fields, "honest": True})
-        with pytest.raises(UsageError, match="share"):
-            mechanism_from_dict({**fields, "share": "1/2"})
-        with pytest.raises(UsageError, match="honest"):
-            mechanism_from_dict({**fields, "honest": 10**9})
-
-
-def test_those_that_draw_noise_say_so_too() -> None:
-    inside = {name for name, kind in MECHANISMS.items() if kind.noise_inside}
-    matrices = {"distributed-neighbour", "distributed-teacher-labels"}
-    assert inside == {mechanism.name for mechanism in EVERY} | matrices
-    for kind in (LNMax, GNMax, ConfidentGNMax, InteractiveGNMax):
-        assert kind.noise_inside is False
-
-
-def test_text_forms_are_written_down() -> None:
-    # Ledgers hold them: they may never change.
-    assert INTERACTIVE.to_dict() == {
-        "mechanism": "distributed-interactive-gnmax",
-        "threshold": 5,
-        "share": "10",
-        "honest": 16,
-        "confidence": "3/5",
-        "votes_per_unit": 1,
-    }
-    assert set(CONFIDENT.to_dict()) == set(INTERACTIVE.to_dict()) - {"confidence"}
-    assert set(PLAIN.to_dict()) == set(CONFIDENT.to_dict()) - {"threshold"}
-    assert NoisyHistogram(Fraction(661, 64), 15, 2).to_dict() == {
-        "event": "noisy-histogram",
-        "share": "661/64",
-        "honest": 15,
-        "votes_per_unit": 2,
-    }
 
 
 def test_the_rule_of_a_central_mechanism_at_its_noise() -> None:
@@ -213,57 +64,6 @@ def test_the_rule_of_a_central_mechanism_at_its_noise() -> None:
     for other in (LNMax(Fraction(20), 1), PLAIN):
         with pytest.raises(UsageError, match="does not support noise shares"):
             over_noisy_sums(other, 16)
-
-
-def test_the_answers_are_those_of_the_central_rule_on_the_same_noise() -> None:
-    """GNMax draws and adds; here it is added before. Same draws, same labels."""
-    rows = np.random.default_rng(1).multinomial(30, [0.4, 0.35, 0.25], 500).astype(np.int64)
-    central = GNMax(Fraction(6), 1).answer_all(rows, SimulatedNoise(4))
-    noise = SimulatedNoise(4).gaussian(Fraction(6), rows.size).reshape(rows.shape)
-    shared = DistributedGNMax(Fraction(6), 1, 1).answer_all(rows + noise, NONE)
-    assert [each.label for each in central] == [each.label for each in shared]
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: DistributedGNMax(Fraction(1, 2), 5, 1),
-        lambda: DistributedGNMax(10.0, 5, 1),  # type: ignore[arg-type]
-        lambda: DistributedGNMax(SHARE, 0, 1),
-        lambda: DistributedGNMax(SHARE, 5, 0),
-        lambda: DistributedGNMax(SHARE, 2.0, 1),  # type: ignore[arg-type]
-        lambda: DistributedConfidentGNMax(10.5, SHARE, 5, 1),  # type: ignore[arg-type]
-        lambda: DistributedConfidentGNMax(2**60, SHARE, 5, 1),
-        lambda: DistributedInteractiveGNMax(5, SHARE, 5, Fraction(1), 1),
-        lambda: DistributedInteractiveGNMax(5, SHARE, 5, 0.5, 1),  # type: ignore[arg-type]
-        lambda: NoisyHistogram(Fraction(10**9), 5, 1),
-        lambda: NoisyHistogram(SHARE, True, 1),
-        lambda: NoisyHistogram(SHARE, 5, 2**40),
-    ],
-)
-def test_bad_parameters_cannot_be_built(build: Callable[[], object]) -> None:
-    with pytest.raises(UsageError):
-        build()
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"event": "noisy-histogram"},
-        {"event": "noisy-histogram", "share": "10", "honest": 5},
-        {"event": "noisy-histogram", "sigma": "10", "honest": 5, "votes_per_unit": 1},
-        {"event": "noisy-histogram", "share": "10", "honest": "5", "votes_per_unit": 1},
-        {"event": "noisy-histogram", "share": "10", "honest": True, "votes_per_unit": 1},
-        {"event": "noisy-histogram", "share": "10", "honest": 5, "votes_per_unit": "1"},
-        {"event": "noisy-histogram", "share": "20/2", "honest": 5, "votes_per_unit": 1},
-        {"event": "noisy-histogram", "share": "1/2", "honest": 5, "votes_per_unit": 1},
-        {"event": "noisy-histogram", "share": "10", "honest": 0, "votes_per_unit": 1},
-        {"event": "noisy-histogram", "share": "10", "honest": 5, "votes_per_unit": 1, "more": 1},
-    ],
-)
-def test_bad_text_is_refused(fields: dict[str, str | int]) -> None:
-    with pytest.raises(AccountingError):
-        event_from_dict(fields)
 
 
 noisy_histograms = st.builds(
@@ -348,7 +148,7 @@ class TestCost:
 
 ROWS = [row for row in itertools.product(range(4), repeat=3) if sum(row) == 3]
 #: The votes that a student's predictions lead one to expect.
-EXPECTED = votes(1, 2, 0)
+EXPECTED = np.array([1, 2, 0])
 
 
 @cache
@@ -392,37 +192,6 @@ def pairs_within(unit: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         for a, b in itertools.permutations(ROWS, 2)
         if sum(abs(x - y) for x, y in zip(a, b, strict=True)) <= 2 * unit
     ]
-
-
-SMALL = [(Fraction(1), 2), (Fraction(1), 4), (Fraction(3, 2), 3)]
-
-
-@pytest.mark.parametrize(("share", "honest"), SMALL)
-def test_no_neighbour_is_further_than_the_event_says(share: Fraction, honest: int) -> None:
-    """Whole histograms, both ways. Cutting the tails at 6.5 sigma hides less than 1e-9 of these."""
-    _, laws = world(share, honest)
-    for unit, order in itertools.product((1, 2), (1.1, 1.5, 2.0)):
-        bound = NoisyHistogram(share, honest, unit).rdp(order)
-        worst = max(divergence(laws[a], laws[b], order) for a, b in pairs_within(unit))
-        assert 0.98 * bound < worst + 2 * unit * float(ripple(share, honest)) * order
-        assert worst <= bound * (1 + 1e-9)
-
-
-@pytest.mark.parametrize(("share", "honest"), [(Fraction(1), 4), (Fraction(3, 2), 3)])
-def test_no_neighbour_is_told_more_easily_than_the_gaussian_pair(
-    share: Fraction, honest: int
-) -> None:
-    """The hockey-stick divergence at many epsilons against the profile of the cost in GDP."""
-    event = NoisyHistogram(share, honest, 1)
-    _, laws = world(share, honest)
-    mu = mu_of(2 * Gdp().cost(event))
-    for a, b in pairs_within(1):
-        for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0):
-            delta = float(np.maximum(laws[a] - math.exp(epsilon) * laws[b], 0.0).sum())
-            assert delta <= delta_from_epsilon(mu, epsilon) * (1 + 1e-9) + 1e-9
-    # And not by much: a pair as far apart as can be, where the profile counts.
-    delta = float(np.maximum(laws[3, 0, 0] - laws[2, 1, 0], 0.0).sum())
-    assert delta > 0.9 * delta_from_epsilon(mu, 0.0)
 
 
 @pytest.mark.parametrize("order", [1.5, 2.0, 12.0])

@@ -5,36 +5,37 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
-from pate.accounting.events import GaussianMax, GaussianThreshold, LaplaceMax
+from pate.accounting.events import GaussianMax, GaussianThreshold, LaplaceMax, NoisyHistogram
 from pate.errors import ProtocolError, UsageError
 from pate.mechanisms import (
     MECHANISMS,
     ConfidentGNMax,
+    DistributedConfidentGNMax,
+    DistributedGNMax,
+    DistributedInteractiveGNMax,
     GNMax,
     InteractiveGNMax,
     LNMax,
     Mechanism,
     Outcome,
+    TeacherRule,
     mechanism_from_dict,
     round_predictions,
 )
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from tests.support.one_query import answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
 
 FALSE_ALARM = 1e-6
 
@@ -108,41 +109,12 @@ class TestConfident:
             # No noise is spent on a label that does not exist.
             assert noise.asked == [("gaussian", S1, 1), ("gaussian", S2, 0)]
 
-    def test_the_check_and_the_label_have_noise_of_their_own(self) -> None:
-        # A large draw in the check must not favour the class that it let through.
-        assert answer(CONFIDENT, votes(5, 4), ScriptedNoise(100, 0, 2)).label == 1
-
-    def test_queries_of_a_batch_do_not_mix(self) -> None:
-        rows = np.array([[9, 0, 0], [0, 10, 0], [0, 0, 9], [0, 3, 9]])
-        noise = ScriptedNoise(0, 0, -5, 1, 0, 0, 11, 12, 0, 0)
-        outcomes = CONFIDENT.answer_all(rows, noise)
-        assert [outcome.label for outcome in outcomes] == [None, 2, None, 0]
-
 
 class TestInteractive:
-    def test_teachers_answer_where_they_disagree(self) -> None:
-        # The margin is 7 - 2 = 5.
-        noise = ScriptedNoise(0, 0, 0, 0)
-        outcome = answer(INTERACTIVE, votes(2, 7, 1), noise, votes(8, 2, 0))
-        assert outcome == Outcome(1, "teachers", (CHECK, LABEL))
-
-    def test_a_confident_prediction_is_reinforced(self) -> None:
-        outcome = answer(INTERACTIVE, votes(2, 7, 1), ScriptedNoise(-1), votes(8, 2, 0))
-        assert outcome == Outcome(0, "reinforced", (CHECK,))
-
-    def test_the_rest_has_no_answer(self) -> None:
-        outcome = answer(INTERACTIVE, votes(2, 7, 1), ScriptedNoise(-1), votes(5, 3, 2))
-        assert outcome == Outcome(None, None, (CHECK,))
-
     def test_confidence_is_compared_exactly_and_strictly(self) -> None:
         # 6 of 10 is not above 3/5, although 0.6 * 10 in floats could be either.
         assert answer(INTERACTIVE, votes(6, 4), ScriptedNoise(0), votes(6, 4)).label is None
         assert answer(INTERACTIVE, votes(7, 3), ScriptedNoise(0), votes(7, 3)).label == 0
-
-    def test_reinforcement_tells_nothing_of_the_votes(self) -> None:
-        for row in (votes(10, 0, 0), votes(0, 10, 0), votes(3, 3, 4)):
-            outcome = answer(INTERACTIVE, row, ScriptedNoise(-50), votes(1, 9, 0))
-            assert outcome == Outcome(1, "reinforced", (CHECK,))
 
     def test_it_needs_a_prediction(self) -> None:
         with pytest.raises(UsageError, match="prediction"):
@@ -156,48 +128,52 @@ class TestInteractive:
             answer(INTERACTIVE, votes(2, 8), ScriptedNoise(), prediction)
 
 
-@pytest.mark.parametrize(
-    "mechanism", [GNMax(S2, 1), LNMax(Fraction(20), 1), CONFIDENT, INTERACTIVE]
+SHARE = Fraction(10)
+EVERY: tuple[TeacherRule, ...] = (
+    GNMax(S2, 1),
+    LNMax(Fraction(20), 1),
+    CONFIDENT,
+    INTERACTIVE,
+    DistributedGNMax(SHARE, 16, 1),
+    DistributedConfidentGNMax(10, SHARE, 16, 1),
+    DistributedInteractiveGNMax(5, SHARE, 16, Fraction(3, 5), 1),
 )
+
+
+@pytest.mark.parametrize("mechanism", EVERY, ids=lambda each: each.name)
 class TestEveryMechanism:
-    def test_it_never_does_more_than_it_reserves(self, mechanism: Mechanism) -> None:
+    def test_it_never_does_more_than_it_reserves(self, mechanism: TeacherRule) -> None:
         rows = np.random.default_rng(3).multinomial(20, [0.6, 0.3, 0.1], 200).astype(np.int64)
+        rows.setflags(write=False)
         expected = np.tile(votes(14, 5, 1), (200, 1))
-        outcomes = mechanism.answer_all(rows, SimulatedNoise(1), expected)
+        noise = ScriptedNoise() if mechanism.noise_inside else SimulatedNoise(1)
+        outcomes = mechanism.answer_all(rows, noise, expected)
         assert len(outcomes) == 200
         for outcome in outcomes:
             assert outcome.events == mechanism.worst[: len(outcome.events)]
             assert outcome.events
-
-    def test_no_queries_have_no_answers(self, mechanism: Mechanism) -> None:
+        if mechanism.noise_inside:  # the whole histogram was seen, whether there is a label or not
+            assert {outcome.events for outcome in outcomes} == {mechanism.worst}
         none = np.zeros((0, 3), dtype=np.int64)
         assert mechanism.answer_all(none, SystemNoise(), none) == ()
 
-    @pytest.mark.parametrize(
-        "rows",
-        [
+    def test_rows_that_cannot_be_votes_are_refused(self, mechanism: TeacherRule) -> None:
+        less = [[-(2**62), 2]] if mechanism.noise_inside else [[-1, 2]]
+        bad: tuple[Any, ...] = (
             np.array([[1.0, 2.0]]),
             np.array([[1, 2]], dtype=np.int32),
             np.array([[1, 2]], dtype=np.uint64),
-            np.array([[-1, 2]]),
+            np.array(less),
             np.array([[2**62, 2]]),
             np.array([[3]]),
             np.array([1, 2]),
             np.zeros((1, 2, 2), dtype=np.int64),
-        ],
-    )
-    def test_rows_that_cannot_be_votes_are_refused(
-        self, mechanism: Mechanism, rows: NDArray[np.int64]
-    ) -> None:
-        with pytest.raises(ProtocolError, match="votes"):
-            mechanism.answer_all(rows, SystemNoise(), rows)
+        )
+        for rows in bad:
+            with pytest.raises(ProtocolError, match="votes"):
+                mechanism.answer_all(rows, SystemNoise(), rows)
 
-    def test_votes_are_left_as_they_were(self, mechanism: Mechanism) -> None:
-        rows = np.array([[5, 3, 2], [0, 1, 9]])
-        rows.setflags(write=False)
-        mechanism.answer_all(rows, SystemNoise(), rows)
-
-    def test_its_text_form_is_exact(self, mechanism: Mechanism) -> None:
+    def test_its_text_form_is_exact(self, mechanism: TeacherRule) -> None:
         fields = mechanism.to_dict()
         assert mechanism_from_dict(fields) == mechanism
         assert type(mechanism) is MECHANISMS[mechanism.name]
@@ -205,25 +181,20 @@ class TestEveryMechanism:
             mechanism_from_dict({**fields, "delta": "1"})
         with pytest.raises(UsageError, match="fields"):
             mechanism_from_dict({k: v for k, v in fields.items() if k != "votes_per_unit"})
-        for key in fields:
-            with pytest.raises(UsageError, match="mechanism"):
-                mechanism_from_dict({**fields, key: "1.5"})
+        wrong: dict[str, list[Any]] = {key: ["1.5"] for key in fields}
+        if mechanism.noise_inside:
+            wrong |= {"honest": [True, 10**9, "1.5"], "share": ["1/2"]}
+        for key, values in wrong.items():
+            for value in values:
+                with pytest.raises(UsageError, match=f"mechanism|whole number|{key}"):
+                    mechanism_from_dict({**fields, key: value})
 
 
 def test_names_are_those_of_the_commands() -> None:
     central = {"lnmax", "gnmax", "confident-gnmax", "interactive-gnmax"}
     central |= {"neighbour", "teacher-labels"}
     assert {name for name, kind in MECHANISMS.items() if not kind.noise_inside} == central
-    # test_distributed_mechanisms.py is about the others.
     assert set(MECHANISMS) - central == {f"distributed-{name}" for name in central - {"lnmax"}}
-    assert INTERACTIVE.to_dict() == {
-        "mechanism": "interactive-gnmax",
-        "threshold": 5,
-        "sigma1": "150",
-        "sigma2": "40",
-        "confidence": "3/5",
-        "votes_per_unit": 1,
-    }
     with pytest.raises(UsageError, match="choose among confident-gnmax, distr"):
         mechanism_from_dict({"mechanism": "argmax"})
     with pytest.raises(UsageError, match="unknown mechanism"):
@@ -245,6 +216,18 @@ def test_names_are_those_of_the_commands() -> None:
         lambda: InteractiveGNMax(5, S1, S2, Fraction(-1, 2), 1),
         lambda: InteractiveGNMax(5, S1, S2, 0.5, 1),  # type: ignore[arg-type]
         lambda: InteractiveGNMax(5, S1, S2, Fraction(1, 2), 0),
+        lambda: DistributedGNMax(Fraction(1, 2), 5, 1),
+        lambda: DistributedGNMax(10.0, 5, 1),  # type: ignore[arg-type]
+        lambda: DistributedGNMax(SHARE, 0, 1),
+        lambda: DistributedGNMax(SHARE, 5, 0),
+        lambda: DistributedGNMax(SHARE, 2.0, 1),  # type: ignore[arg-type]
+        lambda: DistributedConfidentGNMax(10.5, SHARE, 5, 1),  # type: ignore[arg-type]
+        lambda: DistributedConfidentGNMax(2**60, SHARE, 5, 1),
+        lambda: DistributedInteractiveGNMax(5, SHARE, 5, Fraction(1), 1),
+        lambda: DistributedInteractiveGNMax(5, SHARE, 5, 0.5, 1),  # type: ignore[arg-type]
+        lambda: NoisyHistogram(Fraction(10**9), 5, 1),
+        lambda: NoisyHistogram(SHARE, True, 1),
+        lambda: NoisyHistogram(SHARE, 5, 2**40),
         lambda: Outcome(None, "teachers", ()),
         lambda: Outcome(1, None, ()),
     ],
@@ -288,19 +271,12 @@ class TestRoundPredictions:
     @pytest.mark.parametrize(
         "probabilities",
         [
-            np.array([[0.5, np.nan]]),
-            np.array([[np.inf, 0.0]]),
-            np.array([[1e308, 1e308]]),
-            np.array([[1.2, -0.2]]),
-            np.array([[0.5, 0.6]]),
-            np.array([[0.5, 0.49]]),
-            np.array([[0.0, 0.0]]),
-            np.array([[1.0]]),
-            np.array([0.5, 0.5]),
-            np.array([[1, 0]]),
+            np.array([[0.5, np.nan]]), np.array([[np.inf, 0.0]]), np.array([[1e308, 1e308]]),
+            np.array([[1.2, -0.2]]), np.array([[0.5, 0.6]]), np.array([[0.5, 0.49]]),
+            np.array([[0.0, 0.0]]), np.array([[1.0]]), np.array([0.5, 0.5]), np.array([[1, 0]]),
             np.array([[0.5 + 0.5j, 0.5]]),
         ],
-    )
+    )  # fmt: skip
     def test_what_is_no_distribution_is_refused(self, probabilities: NDArray[np.float64]) -> None:
         with pytest.raises(ProtocolError, match="prediction"):
             round_predictions(probabilities, 10)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -60,38 +59,6 @@ def rows_of(*rows: list[int]) -> Any:
 
 
 # --- the text form ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "text"),
-    [
-        (
-            CENTRAL,
-            '{"mechanism": "neighbour", "threshold": 5, "sigma": "81/2", "votes_per_unit": 3}',
-        ),
-        (
-            SHARED,
-            (
-                '{"mechanism": "distributed-neighbour", "threshold": 5, "share": "81/4", '
-                '"honest": 4, "votes_per_unit": 3}'
-            ),
-        ),
-        (
-            GEOMETRIC,
-            '{"mechanism": "neighbour", "threshold": 5, "votes_per_unit": 3, "scale": "81/2"}',
-        ),
-        (
-            SHARED_GEOMETRIC,
-            (
-                '{"mechanism": "distributed-neighbour", "threshold": 5, "honest": 4, '
-                '"votes_per_unit": 3, "scale": "81/2"}'
-            ),
-        ),
-    ],
-)
-def test_the_text_form_is_exact_and_comes_back(mechanism: MatrixMechanism, text: str) -> None:
-    assert json.dumps(mechanism.to_dict()) == text
-    assert mechanism_from_dict(json.loads(text)) == mechanism
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -21,10 +21,8 @@ from pate.mechanisms import (
     TeacherRule,
     round_predictions,
 )
+from pate.mechanisms.contract import Votes
 from pate.noise.simulated import SimulatedNoise
-
-if TYPE_CHECKING:
-    from pate.mechanisms.contract import Votes
 
 _SIGMA, _SURE = Fraction(5, 2), Fraction(3, 5)
 CASES: tuple[TeacherRule, ...] = (

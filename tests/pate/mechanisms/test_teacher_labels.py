@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from pate.answers import NONE, answer_of
-from pate.codes import GRID, Change, adjacency_for, code_of, require_places
+from pate.codes import GRID, adjacency_for, code_of
 from pate.errors import UsageError
+from tests.support.changes import joined, largest
 
 #: Queries, labels, and most labels that count.
 SIZES = [
@@ -24,23 +25,6 @@ def arrays(queries: int, labels: int, most: int) -> np.ndarray:
     """All arrays that a teacher may cast."""
     rows = [row for row in itertools.product((0, 1), repeat=labels) if sum(row) <= most]
     return np.array(list(itertools.product(rows, repeat=queries)), dtype=np.int64)
-
-
-def largest(changes: np.ndarray) -> Change:
-    size = np.abs(changes.reshape(len(changes), -1))
-    return Change(
-        int(size.sum(axis=1).max()),
-        int((size**2).sum(axis=1).max()),
-        int((size > 0).sum(axis=1).max()),
-    )
-
-
-def joined(found: list[Change]) -> Change:
-    return Change(
-        max(each.total for each in found),
-        max(each.squared for each in found),
-        max(each.counts for each in found),
-    )
 
 
 @pytest.mark.parametrize(("queries", "labels", "most"), SIZES)
@@ -162,41 +146,6 @@ def test_a_clip_of_few_labels_costs_less_than_a_vote_for_each() -> None:
         clipped = code_of(f"each-100 labels-{most}-of-14").change(1)
         assert clipped.squared == 100 * min(2 * most, 14)
         assert clipped.squared <= binary.squared
-
-
-def test_a_code_of_teachers_is_one_text_with_its_own_answer() -> None:
-    for text in (
-        "each-1 labels-1-of-1", "each-65536 labels-64-of-9999", "each-5", "each-5 balanced", "axes-32",
-    ):  # fmt: skip
-        assert str(code_of(text)) == text
-        assert code_of(text).of_teachers
-    code = code_of("each-5 labels-2-of-3")
-    assert code.bounds(7) == (0, 7)
-    assert (code.grid, code.signed) == (1, False)
-    assert code.in_words == "5 queries in one release, for up to 2 of 3 labels"
-    for bad in (
-        "each-5 labels-2",
-        "each-5 array",
-        "nearest balanced",
-        "axes-5 class",
-        "axes-5 balanced",
-        "axes-1",
-        "axes-1025",
-        "each-0 labels-2-of-3",
-        "each-65537 labels-2-of-3",
-        "each-5 class",
-        "each-5 number",
-        "nearest labels-2-of-3",
-        "dense-5 labels-2-of-3",
-        "each-5 labels-65-of-99",
-        "each-5 labels-2-of-03",
-    ):
-        with pytest.raises(UsageError):
-            code_of(bad)
-    require_places(code, 5)
-    for number in (4, 6):
-        with pytest.raises(UsageError, match="that many queries"):
-            require_places(code, number)
 
 
 def test_a_class_list_of_teachers_is_the_labels_and_nothing_else() -> None:

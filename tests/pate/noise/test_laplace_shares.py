@@ -9,24 +9,17 @@ import itertools
 import math
 import os
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.errors import AccountingError, UsageError
-from pate.noise.exact import (
-    LARGEST_SHARED,
-    SystemNoise,
-    discrete_laplace_share,
-)
+from pate.noise.exact import LARGEST_SHARED, SystemNoise, discrete_laplace_share
 from pate.noise.lanes import Lanes, fill
 from pate.noise.share_laws import GeometricShares
 from pate.noise.simulated import SimulatedNoise
 from tests.support.noise_laws import FALSE_ALARM, chi_square, enumerate_paths, weights
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DRAWS = 100_000
 # Seed 7, scale 20, one of three shares.
@@ -57,8 +50,7 @@ def difference(scale: Fraction, ratio: float, reach: int) -> dict[int, float]:
 
 
 @pytest.mark.parametrize(
-    ("x", "shares"),
-    [*itertools.product(range(6), (1, 2, 3)), (2, 7), (3, 7), (2, 20), (3, 20)],
+    ("x", "shares"), [*itertools.product(range(6), (1, 2, 3)), (2, 7), (3, 7), (2, 20), (3, 20)]
 )
 def test_a_proposal_is_kept_with_exactly_its_probability(x: int, shares: int) -> None:
     """By enumeration of all choices, in fractions; nothing is cut off."""

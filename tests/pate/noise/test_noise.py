@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.errors import AccountingError, UsageError
 from pate.noise.exact import (
@@ -26,11 +27,6 @@ from pate.noise.exact import (
 from pate.noise.lanes import Lanes
 from pate.noise.simulated import SimulatedNoise
 from tests.support.noise_laws import FALSE_ALARM, chi_square, enumerate_paths, weights
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 DRAWS = 200_000
 
@@ -136,18 +132,10 @@ def test_the_extremes_are_drawn_without_overflow(value: Fraction) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        Fraction(0),
-        Fraction(-1),
-        LEAST_SCALE - Fraction(1, 10**6),
-        Fraction(LARGEST_TERM + 1),
-        Fraction(0.1),
-        Fraction(10) ** 400,
-        1.5,
-        float("nan"),
-        True,
-        "2",
+        Fraction(0), Fraction(-1), LEAST_SCALE - Fraction(1, 10**6), Fraction(LARGEST_TERM + 1),
+        Fraction(0.1), Fraction(10) ** 400, 1.5, float("nan"), True, "2",
     ],
-)
+)  # fmt: skip
 def test_parameters_that_cannot_be_drawn_exactly_are_refused(value: object) -> None:
     with pytest.raises(UsageError, match="sigma"):
         check_scale(value, "sigma")  # type: ignore[arg-type]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.errors import ProtocolError, UsageError
 from pate.noise.exact import SystemNoise
@@ -24,11 +26,6 @@ from pate.noise.shares import (
     total_sigma,
 )
 from pate.noise.simulated import SimulatedNoise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 #: Of all statistical tests of this file together.
 FALSE_ALARM = 1e-6
@@ -220,14 +217,10 @@ class TestRowTotals:
     @pytest.mark.parametrize(
         "noisy",
         [
-            np.zeros((2, 3)),
-            np.zeros((2, 3), np.int32),
-            np.zeros(3, np.int64),
-            np.zeros((2, 1), np.int64),
-            np.full((2, 3), 2**62),
-            np.full((2, 3), -(2**63)),
+            np.zeros((2, 3)), np.zeros((2, 3), np.int32), np.zeros(3, np.int64),
+            np.zeros((2, 1), np.int64), np.full((2, 3), 2**62), np.full((2, 3), -(2**63)),
         ],
-    )
+    )  # fmt: skip
     def test_counts_that_cannot_be_are_refused(self, noisy: NDArray[np.int64]) -> None:
         with pytest.raises(ProtocolError, match="noisy votes"):
             self.check(noisy)

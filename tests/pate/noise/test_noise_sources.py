@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 import os
 import random
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -27,16 +28,12 @@ from pate.mechanisms import (
     TeacherLabels,
 )
 from pate.noise.exact import SystemNoise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pate.noise.lanes import Integers
+from pate.noise.lanes import Integers
 
 ROOT = Path(__file__).resolve().parents[3]
 GUARDED = (
     "aggregator_server", "party/synthesis", "pate/campaign", "pate/mechanisms", "pate/accounting",
-    "pate/noise/exact.py",
+    "pate/masking", "pate/noise/exact.py",
 )  # fmt: skip
 
 _TORCH_DRAWS = {
@@ -193,16 +190,26 @@ def test_all_modules_behind_production_noise_are_known() -> None:
                 left.append(name)
     assert {"pate.noise.exact", "pate.noise.lanes", "pate.errors"} <= ours
     assert others <= {
-        "__future__",
-        "os",
-        "fractions",
-        "typing",
-        "collections",
-        "dataclasses",
-        "numpy",
-    } | {"enum"}
+        "__future__", "os", "fractions", "typing", "collections", "dataclasses", "numpy",
+    } | {"enum"}  # fmt: skip
     for module in ours:
         assert draws_in((ROOT / (module.replace(".", "/") + ".py")).read_text("utf-8")) == []
+
+
+def test_masking_reaches_for_no_randomness_clock_file_or_network_of_its_own() -> None:
+    """Equal bytes of the given source make equal messages."""
+    forbidden = {
+        "random", "secrets", "os", "time", "datetime", "uuid", "tempfile", "pathlib", "io", "socket",
+        "ssl", "asyncio", "threading", "subprocess", "pickle",
+    }  # fmt: skip
+    files = [*(ROOT / "pate" / "masking").rglob("*.py")]
+    assert len(files) > 5
+    for file in files:
+        names = {
+            node.id for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Name)
+        }
+        assert not names & {"open", "__import__", "eval", "exec"}, file
+        assert not {name.partition(".")[0] for name in _imports(file)} & forbidden, file
 
 
 _DRAWS: list[Callable[[SystemNoise], Integers]] = [

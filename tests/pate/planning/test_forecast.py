@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from pate.campaign.choices import TEACHERS_EACH, Guess
 from pate.errors import UsageError
-from pate.planning.forecast import Forecast, classes_in_words, expected
+from pate.planning.forecast import PaidLabels, classes_in_words, expected, teachers_wanted
 from tests.support.server.campaigns import make_spec
 
 #: Photographs of ten classes at four hospitals.
@@ -20,42 +20,42 @@ FEW = {"aggregator": "gnmax", "queries": 3000, "epsilon": 4.0}
 
 
 def test_labels_a_class_are_said_and_whether_they_are_few() -> None:
-    forecast = Forecast.of(make_spec(**FEW), 40, 10)
+    forecast = PaidLabels.of(make_spec(**FEW), 40, 10)
     assert (forecast.labels, forecast.few) == (51, True)
     assert (
         "51 labels, about 5 for each of 10 classes if these are equally frequent (else: --rarest): few"
         in forecast.in_words
     )
-    enough = Forecast.of(make_spec(**FEW), 40, 2)
+    enough = PaidLabels.of(make_spec(**FEW), 40, 2)
     assert not enough.few
     assert "few" not in enough.in_words
     assert (
         "at most"
-        in Forecast.of(make_spec(**FEW | {"aggregator": "confident-gnmax"}), 40, 2).in_words
+        in PaidLabels.of(make_spec(**FEW | {"aggregator": "confident-gnmax"}), 40, 2).in_words
     )
 
 
 def test_a_rarest_class_gets_its_share_of_the_labels() -> None:
-    rare = Forecast.of(make_spec(**FEW), 200, 2, rarest=0.05)
-    even = Forecast.of(make_spec(**FEW), 200, 2)
+    rare = PaidLabels.of(make_spec(**FEW), 200, 2, rarest=0.05)
+    even = PaidLabels.of(make_spec(**FEW), 200, 2)
     assert rare.labels == even.labels > 20
     assert (rare.wanted, even.wanted) == (200, 20)
     assert not even.few
-    some = Forecast.of(make_spec(**FEW), 40, 2, rarest=0.05)
+    some = PaidLabels.of(make_spec(**FEW), 40, 2, rarest=0.05)
     assert some.few
     about = f"expect about {some.labels / 20:.0f} of it: few"
     assert f"and if your rarest class is 1 in 20, {about}" in some.in_words
     # The advice is for ten of that class, and a public set that has as many.
     found = re.search(r"(\d+) teachers at each party", some.advice())
     assert found is not None
-    assert Forecast.of(make_spec(**FEW), 4 * int(found[1]), 2).labels >= 200
+    assert PaidLabels.of(make_spec(**FEW), 4 * int(found[1]), 2).labels >= 200
     assert "--rarest 0.05" in some.advice()
-    small = Forecast.of(make_spec(**FEW | {"queries": 150}), 400, 2, rarest=0.05)
+    small = PaidLabels.of(make_spec(**FEW | {"queries": 150}), 400, 2, rarest=0.05)
     assert small.few
     assert "a public set of 200 inputs or more" in small.advice()
     for impossible in (0.0, -1.0, 0.6, float("nan")):
         with pytest.raises(UsageError, match="--rarest"):
-            Forecast.of(make_spec(**FEW), 40, 2, rarest=impossible)
+            PaidLabels.of(make_spec(**FEW), 40, 2, rarest=impossible)
 
 
 @pytest.mark.parametrize(
@@ -110,32 +110,32 @@ def test_the_wanted_number_of_teachers_is_the_least_that_is_enough(
     changes: dict[str, Any], wanted: int
 ) -> None:
     spec = make_spec(**FEW | changes)
-    assert Forecast.teachers_wanted(spec) == wanted
+    assert teachers_wanted(spec) == wanted
     if wanted != TEACHERS_EACH:
         parties = spec.wanted_parties
-        assert not Forecast.of(spec, wanted * parties).few
-        assert Forecast.of(spec, (wanted - 1) * parties).few
+        assert not PaidLabels.of(spec, wanted * parties).few
+        assert PaidLabels.of(spec, (wanted - 1) * parties).few
 
 
 def test_without_classes_the_public_set_judges() -> None:
-    unsure = Forecast.of(make_spec(**FEW | {"queries": 20_000}), 100)
+    unsure = PaidLabels.of(make_spec(**FEW | {"queries": 20_000}), 100)
     assert (unsure.classes, unsure.sure) == (10, False)
     assert unsure.wanted == 400  # 2 % of the public set
     assert unsure.few
     assert "a guess: --classes" in unsure.in_words
-    assert not Forecast.of(make_spec(**FEW | {"queries": 20_000}), 100, 10).few
+    assert not PaidLabels.of(make_spec(**FEW | {"queries": 20_000}), 100, 10).few
 
 
 def test_the_teachers_and_the_epsilon_that_are_advised_pay_for_enough_and_no_less_does() -> None:
-    forecast = Forecast.of(make_spec(**FEW), 40, 10)
+    forecast = PaidLabels.of(make_spec(**FEW), 40, 10)
     line = forecast.advice()
     found = re.search(r"(\d+) teachers at each party .*`--epsilon ([0-9.]+)`", line)
     assert found is not None
     each, epsilon = int(found[1]), float(found[2])
-    assert Forecast.of(make_spec(**FEW), 4 * each, 10).labels >= 100
-    assert Forecast.of(make_spec(**FEW), 4 * (each - 1), 10).labels < 100
-    assert Forecast.of(make_spec(**FEW | {"epsilon": epsilon}), 40, 10).labels >= 100
-    assert Forecast.of(make_spec(**FEW | {"epsilon": epsilon - 0.2}), 40, 10).labels < 100
+    assert PaidLabels.of(make_spec(**FEW), 4 * each, 10).labels >= 100
+    assert PaidLabels.of(make_spec(**FEW), 4 * (each - 1), 10).labels < 100
+    assert PaidLabels.of(make_spec(**FEW | {"epsilon": epsilon}), 40, 10).labels >= 100
+    assert PaidLabels.of(make_spec(**FEW | {"epsilon": epsilon - 0.2}), 40, 10).labels < 100
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_the_teachers_and_the_epsilon_that_are_advised_pay_for_enough_and_no_les
 def test_nothing_is_advised_that_does_not_help(
     changes: dict[str, Any], has: str, has_not: str
 ) -> None:
-    line = Forecast.of(make_spec(**FEW | changes), 40, 10).advice()
+    line = PaidLabels.of(make_spec(**FEW | changes), 40, 10).advice()
     assert has in line
     assert has_not not in line
 
@@ -161,7 +161,7 @@ def test_the_command_that_is_advised_runs(aggregator: str) -> None:
 
     rounds = 2 if aggregator == "interactive-gnmax" else 1
     changes = {"aggregator": aggregator, "rounds": rounds, "unit": "party", "epsilon": 9.0}
-    line = Forecast.of(make_spec(**FEW | changes), 40, 2).advice()
+    line = PaidLabels.of(make_spec(**FEW | changes), 40, 2).advice()
     command = shlex.split(line.rpartition(" `")[2].rstrip("`"))
     assert command[:2] == ["pate", "plan"]
     options = dict(zip(command[2::2], command[3::2], strict=True))

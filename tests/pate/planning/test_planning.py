@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,13 +18,8 @@ from pate.formats.votes_file import read_vote_matrix
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
 from pate.noise.simulated import SimulatedNoise
 from pate.planning.chances import expected_asked
-from pate.planning.plans import Campaign, Prospect, make_plan
+from pate.planning.plans import Campaign, Plan, Prospect, make_plan
 from pate.planning.population import Population, assumed_population, proxy_population
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.planning.plans import Plan
 
 FALSE_ALARM = 1e-6
 PAPER = ConfidentGNMax(200, Fraction(150), Fraction(40), 1)

@@ -6,7 +6,7 @@ import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,14 +24,10 @@ from pate.mechanisms import (
     over_noisy_sums,
 )
 from pate.planning import search as search_module
-from pate.planning.plans import Campaign, Prospect, make_plan
+from pate.planning.plans import Campaign, Plan, Planned, Prospect, make_plan
 from pate.planning.population import Population, assumed_population
-from pate.planning.search import Goal, Search, coarse_axes, fine_axes, survey
+from pate.planning.search import Axes, Choice, Goal, Search, coarse_axes, fine_axes, survey
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    from pate.planning.plans import Plan, Planned
-    from pate.planning.search import Axes, Choice
 
 #: What is searched for replaces the noise and the threshold of these.
 LIKE: dict[str, Planned] = {

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from rich.console import Console
@@ -18,9 +18,6 @@ from pate.errors import DataError, PateError, UndecidedError, UnreachableError
 from pate.preflight import Check, Finding, Skipped, Status, begin, needed, present, run_checks
 from pate.preflight.checks import Report
 from pate.start import INTERRUPTED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GOOD = Finding.ok("as it should be")
 BAD = Finding.failed(DataError, "it is not there", "put it there")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +17,6 @@ from pate.preflight.machine import (
     check_sqlite,
     file_system,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GIB = 2**30
 LOCAL = "24 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"

@@ -19,6 +19,7 @@ from pate.errors import DataError, ProtocolError
 from pate.rounds import residual
 from pate.rounds.model import MOST_CUT, MOST_WEIGHT, RoundModel
 from pate.rounds.residual import CHANCE_GRID, chances, residual_sums
+from tests.support.changes import joined, largest, within
 
 Sums: TypeAlias = Callable[..., np.ndarray]
 
@@ -49,18 +50,6 @@ def summed(
     labels = np.array([label for _, label in chosen], np.int64)
     whose = None if units is None else np.array(units, np.int64)
     return sums(codes, labels, CLASSES, shown, whose)
-
-
-def largest(changes: np.ndarray) -> Change:
-    size = np.abs(changes.reshape(len(changes), -1))
-    squared = int(np.square(size).sum(axis=1).max())
-    return Change(int(size.sum(axis=1).max()), squared, int((size > 0).sum(axis=1).max()))
-
-
-def within(found: Change, most: Change) -> bool:
-    return (
-        found.total <= most.total and found.squared <= most.squared and found.counts <= most.counts
-    )
 
 
 def record_worlds(
@@ -115,11 +104,7 @@ def patient_changes(shown: RoundModel | None, sums: Sums = residual_sums) -> tup
     arrays = np.stack([summed(each, shown, [7] * len(each), sums) for each in patients()])
     flat = arrays.reshape(len(arrays), -1)
     pairs = [largest(flat - each) for each in flat]
-    return largest(flat), Change(
-        max(each.total for each in pairs),
-        max(each.squared for each in pairs),
-        max(each.counts for each in pairs),
-    )
+    return largest(flat), joined(pairs)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -286,18 +271,11 @@ def test_what_are_no_records_of_the_code_is_refused() -> None:
     shown = RoundModel(np.zeros((3, 2), np.int64), 5)
     least = np.full((4, 3), np.iinfo(np.int64).min)
     wrong: list[tuple[Any, Any, Any]] = [
-        (codes + 2 * GRID, labels, 2),
-        (least, labels, 2),
-        (np.full((4, 3), GRID), labels, 2),
-        (codes.astype(float), labels, 2),
-        (codes[0], labels, 2),
-        (codes[:, :1], labels, 2),
-        (codes, labels + 2, 2),
-        (codes, labels - 2, 2),
-        (codes, labels[:3], 2),
-        (codes, labels, 1),
+        (codes + 2 * GRID, labels, 2), (least, labels, 2), (np.full((4, 3), GRID), labels, 2),
+        (codes.astype(float), labels, 2), (codes[0], labels, 2), (codes[:, :1], labels, 2),
+        (codes, labels + 2, 2), (codes, labels - 2, 2), (codes, labels[:3], 2), (codes, labels, 1),
         (codes, labels, MOST_CLASSES + 1),
-    ]
+    ]  # fmt: skip
     for given in wrong:
         with pytest.raises(DataError):
             residual_sums(*given, shown)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pate.start import INTERRUPTED
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: A signal arrives while text is executed, as in the making of a dataclass during an import.
 _INTERRUPTED = """

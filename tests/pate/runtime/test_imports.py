@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pate.runtime.imports import importing
+from pate.runtime.forked import importing
 
 
 def test_garbage_is_collected_before_and_after_and_not_meanwhile() -> None:
@@ -25,7 +25,7 @@ def test_garbage_is_collected_before_and_after_and_not_meanwhile() -> None:
 def test_what_was_imported_is_kept() -> None:
     code = (
         "import gc\n"
-        "from pate.runtime.imports import importing\n"
+        "from pate.runtime.forked import importing\n"
         "with importing():\n"
         "    import numpy, http.server, asyncio, email.mime.text, xml.dom.minidom, unittest.mock\n"
         "print(gc.get_freeze_count() > 1000)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -11,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from pate.errors import UsageError
+from pate.runtime.config import toml_value
 from pate.runtime.options import CommandOptions, takes
 
 if TYPE_CHECKING:
@@ -136,4 +138,31 @@ def test_a_file_with_a_misspelt_option_is_refused(tmp_path: Path) -> None:
     file.write_text("loafs = 5\n")
     wrong = said("bake", "--config", str(file))
     assert isinstance(wrong.exception, UsageError)
-    assert "no option is called 'loafs'; there are: as-json, config, grain" in str(wrong.exception)
+    assert "no option is called 'loafs'; there are: config, grain" in str(wrong.exception)
+
+
+def test_what_is_given_is_written_as_a_file_that_says_the_same(tmp_path: Path) -> None:
+    file, again = tmp_path / "order.toml", tmp_path / "again.toml"
+    typed = ("--loaves", "3", "--into", 'a "b"\\ \x7f\u00e9', "--json")
+    assert said("bake", *typed, "--write-config", str(file)).exit_code == 0
+    assert got == []  # it is written, and nothing is baked
+    assert file.stat().st_mode & 0o077 == 0
+    lines = file.read_text().splitlines()
+    assert "# How many." in lines
+    assert "loaves = 3" in lines
+    assert '#grain = "rye"' in lines  # not given
+    assert not [line for line in lines if "json" in line]
+    assert said("bake", "--config", str(file)).exit_code == 0
+    assert got == [Order(loaves=3, into=Path(typed[3]), config=file)]
+    # From a file to a file; and no file is replaced.
+    assert said("bake", "--config", str(file), "--write-config", str(again)).exit_code == 0
+    assert again.read_text().splitlines()[1:] == lines[1:]
+    refused = said("bake", "--write-config", str(file))
+    assert isinstance(refused.exception, UsageError)
+    assert file.read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize("value", [True, 3, -1.5, "", "#", '"', ("a", "b\\"), (0, 4095)])
+def test_each_value_is_written_as_toml_reads_it(value: object) -> None:
+    said = tomllib.loads(f"x = {toml_value(value)}")["x"]
+    assert said == (list(value) if isinstance(value, tuple) else value)

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from pate.runtime.reminder import HOUR, MINUTE, Pace, Reminder
-from pate.runtime.screen import EVERY, Screen
+from pate.runtime.screen import EVERY, HOUR, MINUTE, Pace, Reminder, Screen
 
 
 class Clock:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.envelopes import schema
+from aggregator_server.exchange import store
 from aggregator_server.ledger.answers import CHAIN as SERVER_CHAIN
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import tables
@@ -237,7 +237,7 @@ def test_a_change_of_tables_changes_the_number_of_the_layout() -> None:
         "party": file.SCHEMA,
         "keys ahead": ahead._SCHEMA,
         "noise shares": noise_shares._SCHEMA,
-        "envelopes": schema.SCHEMA,
+        "envelopes": store.SCHEMA,
     }
     digests = {
         name: hashlib.sha256("\n".join(made).encode()).hexdigest()[:16]

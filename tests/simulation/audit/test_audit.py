@@ -43,7 +43,7 @@ ROOT = Path(__file__).resolve().parents[3]
 #: The program with this one command, and with noise that a test may break.
 PROGRAM = """
 import typer
-from simulation.audit.command import audit
+from simulation.cli import audit
 from pate.runtime.command import run
 {broken}
 app = typer.Typer(add_completion=False)

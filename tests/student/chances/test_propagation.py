@@ -8,7 +8,7 @@ import pytest
 from pate.data.values import Images
 from pate.features import space
 from pate.features.distortions import distorted, strokes
-from pate.features.invariant import AXES
+from pate.features.fitted import AXES
 from pate.formats.noisy_counts import NoisyVotes
 from student.chances import propagation as beliefs
 from student.lesson import Lesson

@@ -7,7 +7,7 @@ import pytest
 
 from pate.codes import GRID
 from pate.data.values import Table
-from pate.features.axes import LEVEL, Axes, cut
+from pate.features.dense import LEVEL, Axes, cut
 from pate.features.space import space_over
 from pate.formats.noisy_counts import NoisyVotes
 from student.chances.teachers import levelled, shrunk, teachers_chances

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import yaml
 from rich.console import Console
 
 from pate.data.values import Dataset, Inputs, Table
 from pate.errors import DataError, SchemaError, UsageError
 from pate.runtime.screen import Screen
 from student.card import Provenance, write_card
-from student.evaluation.evaluate import Evaluation, evaluate
+from student.evaluation.evaluate import AnswersEvaluation, Evaluation, evaluate
 from student.evaluation.fairness import Coverage, by_group
 from student.evaluation.figures import Rate
 from student.evaluation.scores import Question, score
+from student.evaluation.words import hub_head
 from student.export import write_evaluation
 from student.output import confusion_grid, decision_grid, group_grid, measures_grid, tell_remarks
 from tests.support.student_samples import STATEMENT, counted
@@ -143,6 +146,59 @@ def test_the_card_makes_no_gap_of_chance_and_says_nothing_of_what_it_does_not_kn
     assert "Labels by class" not in card
     assert "no\\|" in card  # a class name cannot break a table
     assert "## Groups" not in write_card(Parrot(), bare, STATEMENT, None)
+
+
+def head_of(card: str) -> dict[str, Any]:
+    assert card.startswith("---\n")
+    head = yaml.safe_load(card.split("---\n")[1])
+    assert isinstance(head, dict)
+    return head
+
+
+def test_the_card_begins_with_what_model_hubs_read() -> None:
+    # Names are others' text: nothing in them ends the head, or adds to it.
+    evil = 'a" \n---\nlicense: mit\x85\u2028 {x: [\\ \U0001f600'
+    named = replace(PROVENANCE, name=evil)
+    result = Evaluation(("class 0", "class 1"), np.array([[90, 10], [5, 95]]), data=evil)
+    head = head_of(write_card(Parrot(), named, STATEMENT, result))
+    assert head["license"] == "unknown"
+    assert head["pipeline_tag"] == "tabular-classification"
+    assert {"pate", "differential-privacy"} <= set(head["tags"])
+    (model,) = head["model-index"]
+    shown = "".join(mark for mark in evil if mark.isprintable())
+    assert model["name"] == f"Student of {shown}"
+    (measured,) = model["results"]
+    assert measured["dataset"]["name"] == shown
+    assert measured["metrics"] == [{"type": "accuracy", "value": 0.925}]
+    assert head["metrics"] == ["accuracy"]
+    # Without figures there is no place for some.
+    head = head_of(write_card(Parrot(), named, STATEMENT, None))
+    assert not {"metrics", "model-index"} & set(head)
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ({"accuracy": 0.5, "scores": {"auc": 0.75}}, {"accuracy": 0.5, "roc_auc": 0.75}),
+        ({"accuracy": 0.5, "scores": {"auc": None}}, {"accuracy": 0.5}),
+        ({"macro_auc": {"value": 0.9}, "macro_f1": 0.4}, {"roc_auc": 0.9, "f1": 0.4}),
+        (
+            {
+                "macro_auc": None,
+                "macro_f1": None,
+                "mean_absolute_error": {"value": 3.0},
+                "r2": None,
+            },
+            {"mae": 3.0},
+        ),
+    ],
+)
+def test_figures_of_each_answer_have_the_names_of_hubs(
+    told: dict[str, Any], found: dict[str, float]
+) -> None:
+    head = yaml.safe_load(hub_head("x", "y", AnswersEvaluation(1, "", [], told)).strip("-\n"))
+    (measured,) = head["model-index"][0]["results"]
+    assert {each["type"]: each["value"] for each in measured["metrics"]} == found
 
 
 def test_foreign_names_are_drawn_as_they_are_and_not_as_formulas(tmp_path: Path) -> None:

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+from pate.accounting.units import Neighbours
 
-    from pate.accounting.units import Neighbours
-
-    Floats = NDArray[np.float64]
-    Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 
 class Noise(Protocol):

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pate.accounting.arrays import Floats
 from pate.accounting.bounds import theorem6
-from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian, Law
 from pate.accounting.bounds.outlier import gnmax_log_q
-from pate.accounting.publishing.nearby import Batch
+from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from pate.accounting.arrays import Floats
-    from pate.accounting.bounds.laws import Law
 
 
 @dataclass(frozen=True)
@@ -91,13 +86,6 @@ class World:
             orders=[self.order],
             checked=self.checked,
         )
-
-    @cached_property
-    def local(self) -> Floats:
-        """(histograms,) largest change of the cost by one unit."""
-        change = np.abs(self.costs[:, None] - self.costs[None, :])
-        made: Floats = np.where(self.distances <= 1, change, 0.0).max(axis=1)
-        return made
 
     def within(self, distance: int, values: Floats) -> Floats:
         """(histograms,) the largest of ``values`` at histograms within ``distance`` units."""

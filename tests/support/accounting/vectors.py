@@ -12,28 +12,22 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from pate.accounting import gdp
-from pate.accounting.arrays import check_rdp
-from pate.accounting.bounds import confident, outlier, theorem3, theorem6, theorem6_plus, threshold
+from pate.accounting.arrays import Floats, check_rdp
+from pate.accounting.bounds import outlier, theorem3, theorem6, theorem6_plus, threshold
 from pate.accounting.bounds.laws import Gaussian
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.conversion import best_order, epsilon_from_rdp, epsilon_from_rho
 from pate.accounting.events import GaussianMax, GaussianThreshold
-from pate.accounting.publishing import gnss
 from pate.accounting.units import Neighbours
 from pate.errors import BudgetError
-from tests.support.accounting import published_sensitivity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pate.accounting.arrays import Floats
 
 Case = dict[str, Any]
 Inputs = dict[str, Any]
@@ -156,9 +150,9 @@ def confident_total(given: Inputs) -> dict[str, Any]:
             checks = threshold.independent(check.sigma, k, orders)[None]
             labels = (rate * orders)[None]
         if given["accounting"] == "expected":
-            cost = confident.expected(log_pass, checks, labels)
+            cost = threshold.expected(log_pass, checks, labels)
         else:
-            cost = confident.realised(checks, labels, np.array([bool(query["answered"])]))
+            cost = checks + labels if query["answered"] else checks
         total += query["count"] * cost[0]
         answered += query["count"] * float(np.exp(log_pass[0]))
     return {"rdp": total, "expected_answered": answered, **_epsilons(orders, total, given["delta"])}
@@ -192,38 +186,6 @@ def gauss_eps(given: Inputs) -> dict[str, Any]:
 
 def gauss_delta(given: Inputs) -> dict[str, Any]:
     return {"delta": gdp.delta_from_epsilon(given["mu"], given["eps"])}
-
-
-def gnmax_logq0(given: Inputs) -> dict[str, Any]:
-    rate = neighbours(given).squared_distance / (2 * given["sigma"] ** 2)
-    return {"logq0": theorem6.log_q0(rate, given["order"])}
-
-
-def gnmax_ls(given: Inputs) -> dict[str, Any]:
-    found = published_sensitivity.gnmax(
-        histogram(given["votes"])[0], given["teachers"], given["sigma"], given["order"]
-    )
-    return {"ls": [found[distance] for distance in given["distances"]]}
-
-
-def gnmax_smooth_sensitivity(given: Inputs) -> dict[str, Any]:
-    found = published_sensitivity.gnmax(
-        histogram(given["votes"])[0], given["teachers"], given["sigma"], given["order"]
-    )
-    return {"ss": published_sensitivity.discounted_maximum(given["beta"], found)}
-
-
-def threshold_ls(given: Inputs) -> dict[str, Any]:
-    votes = histogram(given["votes"])[0] if "votes" in given else np.array([given["v"]])
-    found = published_sensitivity.threshold(
-        votes, given["teachers"], given["T"], given["sigma"], given["order"]
-    )
-    return {"ls": [found[distance] for distance in given["distances"]]}
-
-
-def gnss_cost(given: Inputs) -> dict[str, Any]:
-    values = (given["beta"], given["sigma"], given["order"])
-    return {"paper": gnss.cost(*values, formula="paper"), "safe": gnss.cost(*values)}
 
 
 def local_rdp_floor(given: Inputs) -> dict[str, Any]:
@@ -262,7 +224,6 @@ OPS: Mapping[str, Callable[[Inputs], dict[str, Any]]] = {
     for run in (
         lnmax_logq, lnmax_rdp, lnmax_eps, gnmax_logq, gnmax_rdp, gnmax_rdp_plus, threshold_logpr,
         threshold_rdp, confident_total, eps_from_rdp, eps_linear_rdp, gauss_eps, gauss_delta,
-        gnmax_logq0, gnmax_ls, gnmax_smooth_sensitivity, threshold_ls, gnss_cost,
         local_rdp_floor, budget_filter,
     )
 }  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.events import GeometricHistogram
-from pate.accounting.publishing.gate import GateParameters
+from pate.accounting.gate import GateParameters
 from pate.mechanisms import rule
 from pate.mechanisms.rule import noisy_argmax
 from pate.noise import exact as noises

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from pate.encoders.description import FILE, Description, FileOf, ImageSteps, TextSteps
 from pate.encoders.encoder import Encoder
-from pate.encoders.pictures import prepared
+from pate.encoders.inputs import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

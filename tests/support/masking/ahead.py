@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pate.errors import RefusedError
-from pate.masking.ahead.bundle import Round
+from pate.masking.ahead.bundle import Bundle, BundleRoster, Round, Sealed
 from pate.masking.ahead.party import PartyAhead
-from pate.masking.ahead.roster import BundleRoster, Sealed
 from pate.masking.ahead.server import ServerAhead
-from pate.masking.ahead.store import Asker
+from pate.masking.ahead.store import Asker, Kind, Place
 from pate.masking.context import VERSION, Context, Member
 from pate.masking.keys import KeyPair
+from pate.masking.ring import VoteStream
+from pate.masking.shamir import UnmaskingShares
 from tests.support.masking.attempts import bytes_from, flat_context, identity_of, name_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from numpy.typing import NDArray
-
-    from pate.masking.ahead.bundle import Bundle
-    from pate.masking.ahead.store import Kind, Place
-    from pate.masking.ring import VoteStream
-    from pate.masking.shamir import UnmaskingShares
-
-    Votes = NDArray[np.int64]
+Votes = NDArray[np.int64]
 
 
 class KilledError(Exception):

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 
 from pate.masking.context import VERSION, Context, Matrix, Member, Roster
+from pate.masking.keys import Keys
 from pate.masking.party import PartyMasking
 from pate.masking.server import ServerMasking
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from numpy.typing import NDArray
-
-    from pate.masking.keys import Keys
-    from pate.masking.shamir import UnmaskingShares
+from pate.masking.shamir import UnmaskingShares
 
 
 def bytes_from(seed: object) -> Callable[[int], bytes]:

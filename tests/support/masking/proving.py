@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pate.masking.proofs.argument import Prover
 from pate.masking.proofs.code import Shape, code_for
 from pate.masking.proofs.transcript import Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 CONTEXT = hashlib.sha256(b"an attempt").digest()
 SEED = hashlib.sha256(b"the server's seed").digest()

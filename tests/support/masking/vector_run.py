@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 
 from pate.masking.announced import Announced
 from pate.masking.context import VERSION, Context, Member
@@ -18,9 +19,6 @@ from pate.masking.ring import ChaChaStream, Ring
 from pate.masking.server import ServerMasking
 from pate.masking.shamir import UnmaskingShares
 from tests.support.masking.attempts import flat_context
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NAMES = ("aachen", "bergen", "cádiz", "delft", "espoo")
 #: Announces keys and is never heard of again. Delft shares its secrets and never votes.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from party.ledger.sent_votes import Answer
 from pate.accounting.events import GatedBatch
-from pate.accounting.publishing.gate import GateParameters
+from pate.accounting.gate import GateParameters
 from pate.campaign.offer import Offer
 from pate.exact import write
 from pate.mechanisms import DistributedGNMax, GNMax

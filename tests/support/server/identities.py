@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from pate.formats.enrolment import Answer, SealingKey
-from pate.masking.ahead.roster import sign_sealing
+from pate.masking.ahead.bundle import sign_sealing
 
 if TYPE_CHECKING:
     from pate.formats.enrolment import Bundle

@@ -205,9 +205,22 @@ class Campaign(Commands):
         )  # fmt: skip
 
 
+class Direct(Commands):
+    """Over the direct link, of forked commands."""
+
+    def _program(
+        self, name: str, module: str, *arguments: object, failpoint: str | None
+    ) -> Command:
+        return Command(self.folder, name, module, *map(str, arguments), failpoint=failpoint)
+
+
+class DirectCampaign(Direct, Campaign):
+    """The same of a campaign with any options."""
+
+
 @dataclass
-class Play(Commands):
-    """A campaign over the direct link, of forked commands.
+class Play(Direct):
+    """A campaign over the direct link.
 
     Attributes:
         public: the public set.
@@ -216,11 +229,6 @@ class Play(Commands):
 
     public: Path = field(kw_only=True)
     kind: str = "masked"
-
-    def _program(
-        self, name: str, module: str, *arguments: object, failpoint: str | None
-    ) -> Command:
-        return Command(self.folder, name, module, *map(str, arguments), failpoint=failpoint)
 
     def serve(self, *options: object, failpoint: str | None = None) -> Program:
         """Start the campaign, or continue it if there is a ledger."""

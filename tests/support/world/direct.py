@@ -16,13 +16,16 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, wait
 from typing import TYPE_CHECKING, Final, Self
 
-from aggregator_server.exchange.wire import GONE, Arrival
+from aggregator_server.exchange.carrier import GONE, Arrival
 from pate.errors import UnreachableError
 from protos.bounds import MAX_MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from party.flower.connection import Timeouts
+    from party.flower.supernode import Server
 
 #: What both sides need; pickled objects never travel, only bytes.
 _KEY: Final = b"loopback only"
@@ -32,7 +35,9 @@ _BACKLOG: Final = 64
 
 
 class DirectDeployment:
-    """Replaces :class:`aggregator_server.flower.deployment.Deployment`; it is its own wire."""
+    """Replaces :class:`aggregator_server.flower.deployment.Deployment`; it is its own carrier."""
+
+    store: Final = None
 
     def __init__(self, home: Path, *, host: str, port: int, **_: object) -> None:
         del home
@@ -41,7 +46,9 @@ class DirectDeployment:
         self.address = f"{host}:{port}"
         self._parties: dict[int, Connection] = {}
         self._turn = threading.Lock()
-        self._under_way: dict[str, int] = {}
+        self._under_way: dict[
+            str, tuple[int, bytes]
+        ] = {}  # node and digest, by a number of its own
         self._ready: list[Arrival] = []
         self._closing = threading.Event()
         self._door = threading.Thread(target=self._welcome, daemon=True)
@@ -50,7 +57,7 @@ class DirectDeployment:
     superlink_pid: Final = 0
 
     @property
-    def wire(self) -> Self:
+    def carrier(self) -> Self:
         return self
 
     def __enter__(self) -> Self:
@@ -71,7 +78,7 @@ class DirectDeployment:
         with self._turn:
             return frozenset(self._parties)
 
-    def send(self, node: int, body: bytes) -> str:
+    def send(self, node: int, digest: bytes, body: bytes) -> None:
         handle = uuid.uuid4().hex
         with self._turn:
             party = self._parties.get(node)
@@ -80,10 +87,9 @@ class DirectDeployment:
                 raise OSError("it has gone")
             party.send_bytes(handle.encode() + body)
         except OSError:
-            self._ready.append(Arrival(handle, node, None, GONE))
+            self._ready.append(Arrival(node, digest, None, GONE))
         else:
-            self._under_way[handle] = node
-        return handle
+            self._under_way[handle] = node, digest
 
     def receive(self) -> list[Arrival]:
         self._hear()
@@ -124,15 +130,18 @@ class DirectDeployment:
                 self._gone(node)
                 continue
             handle = frame[:_HANDLE_BYTES].decode("ascii", "replace")
-            if self._under_way.pop(handle, None) == node:
-                self._ready.append(Arrival(handle, node, frame[_HANDLE_BYTES:], None))
+            asked, digest = self._under_way.get(handle, (None, b""))
+            if asked == node:
+                del self._under_way[handle]
+                self._ready.append(Arrival(node, digest, frame[_HANDLE_BYTES:], None))
 
     def _gone(self, node: int) -> None:
         with self._turn:
             self._parties.pop(node).close()
-        for handle in [handle for handle, at in self._under_way.items() if at == node]:
-            del self._under_way[handle]
-            self._ready.append(Arrival(handle, node, None, GONE))
+        for handle, (at, digest) in list(self._under_way.items()):
+            if at == node:
+                del self._under_way[handle]
+                self._ready.append(Arrival(node, digest, None, GONE))
 
 
 class DirectConnection:
@@ -140,18 +149,17 @@ class DirectConnection:
 
     def __init__(
         self,
-        server: str,
+        server: Server,
         app: Callable[[bytes], bytes],
         home: Path,
         *,
-        max_wait: float | None = None,
+        timeouts: Timeouts | None = None,
         on_event: Callable[[str], None] = lambda _: None,
         **_: object,
     ) -> None:
         del home
-        self._max_wait = max_wait
-        host, port = server.rsplit(":", 1)
-        self._where = (host, int(port))
+        self._max_wait = None if timeouts is None else timeouts.server
+        self._where = (server.host, server.port)
         self._app = app
         self._on_event = on_event
 
@@ -188,10 +196,19 @@ def install() -> None:
     import aggregator_server.reaching as server
     import party.session as party
     import pate.runtime.forked as forked
+    from party.flower.supernode import Server
+
+    probe = Server.probe
+
+    def probe_in_clear(server: Server, **how: float) -> None:
+        if server.in_clear:
+            probe(server, **how)
 
     vars(server)["Deployment"] = DirectDeployment
     vars(party)["Connection"] = DirectConnection
     vars(party)["make_client_app"] = lambda handle: handle
+    # A server of this link has no certificate, and a party that is enrolled would ask for it.
+    vars(party)["Server"].probe = probe_in_clear
     # A process of Flower would have nothing to do.
     vars(forked)["fork_ahead"] = lambda *_: None
     # Waiting times chosen for Flower.

@@ -1,4 +1,4 @@
-"""A campaign by envelope on one machine: real voters, real ledgers, and a courier that tests direct."""
+"""A campaign by envelope on one machine: real voters, real ledgers, and a carrier that tests direct."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator_server.envelopes.known_keys import KnownKeys
-from aggregator_server.envelopes.store import FILE, Store
-from aggregator_server.envelopes.wire import EnvelopeWire, MixedWire
+from aggregator_server.exchange.attendance import Keyring
+from aggregator_server.exchange.by_envelope import KnownKeys
+from aggregator_server.exchange.folders import Both, Folders
+from aggregator_server.exchange.store import FILE, Store
 from aggregator_server.identities import Identities
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.reaching import enrolled_of
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.carrier import Carrier
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState
     from party.envelopes.answering import Answered
+    from pate.campaign.spec import CampaignSpec
 
 PUBLIC = Images(np.random.default_rng(6).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
 NAMES = ("a", "b", "c", "d", "e")
@@ -49,7 +51,7 @@ class Play(World):
     """A campaign by envelope.
 
     Attributes:
-        courier: called while the server waits; moves files and has parties answer. It returns
+        carrier: called while the server waits; moves files and has parties answer. It returns
             whether anything happened; when it did not, six times, the server is stuck.
         files: bytes of every file that ever appeared, by name.
         now: the clock of all.
@@ -63,7 +65,7 @@ class Play(World):
         self.days: float | None = None
         self.now = NOW
         self.files: dict[str, bytes] = {}
-        self.courier: Callable[[], bool] = self.carry
+        self.carrier: Callable[[], bool] = self.carry
         self.enrolled: Callable[[], dict[str, bytes]] | None = None
         self.identities: Identities | None = None
         self.student: Callable[[int], Probabilities] | None = None
@@ -83,27 +85,32 @@ class Play(World):
 
     # --- the server --------------------------------------------------------------------------
 
-    def wire(self) -> EnvelopeWire:
-        store = Store(self.path.parent / FILE, days=self.days, clock=lambda: self.now)
+    def spec(self) -> CampaignSpec:
         with Ledger.open(self.path) as ledger:
-            spec = ledger.state().spec
-        keys = None
-        if self.identities is not None:
-            keys = KnownKeys(self.path.parent, spec, self.identities, self.lines.say)
-        return EnvelopeWire(
-            store, self.folder, campaign=spec.id, parties=self.by_envelope, signing_key=SERVER_KEY,
-            secret=b"s" * 32, enrolled=self.enrolled, say=self.lines.say, keys=keys,
-            sums=spec.rounds if spec.in_rounds else 1,
+            return ledger.state().spec
+
+    def folders(self) -> Folders:
+        store = Store(
+            self.path.parent / FILE, self.by_envelope, nonce_key=b"n" * 32, days=self.days,
+            clock=lambda: self.now,
         )  # fmt: skip
+        made = Folders(store, self.folder, self.spec().id, self.keys(), b"s" * 32, self.lines.say)
+        vars(made)["pause"] = self.pause()
+        return made
+
+    def keys(self) -> Keyring:
+        return Keyring(SERVER_KEY, self.enrolled)
+
+    def link(self) -> Carrier:
+        files, online = self.folders(), super().link()
+        return Both(files, online) if self.by_envelope != self.names else files
 
     def serve(self, number: int = 0, **how: Any) -> None:
         """Run one server process from the state of ledger and store to the end."""
-        files = self.wire()
-        link: Wire = MixedWire(files, self.parties) if self.by_envelope != self.names else files
-        super().serve(
-            number, link=link, courier=files, sums=files.sums, enrolled=self.enrolled, **how
-        )
-        link.close()
+        known = None
+        if self.identities is not None:
+            known = KnownKeys(self.path.parent, self.spec(), self.identities, self.lines.say)
+        super().serve(number, keys=known, **how)
         self.note()
 
     def look(self) -> None:
@@ -117,7 +124,7 @@ class Play(World):
         def pause(_: float) -> None:
             nonlocal idle
             self.note()
-            idle = 0 if self.courier() else idle + 1
+            idle = 0 if self.carrier() else idle + 1
             self.note()
             if idle > 5:  # a server that starts again takes some looks to be where it was
                 raise StuckError(self.lines.said[-1])
@@ -173,7 +180,7 @@ class Play(World):
     def answer(self, path: Path, name: str, to: Path | None = None) -> Answered:
         return self.answers(name).answer(path, to or self.folder / "in")
 
-    # --- the courier -------------------------------------------------------------------------
+    # --- the carrier -------------------------------------------------------------------------
 
     def outgoing(self, name: str) -> Path | None:
         """The file that is out for a party."""

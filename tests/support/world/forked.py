@@ -177,7 +177,7 @@ def study(address: str, public: str, out: str, token: str) -> None:
         token: path of the student's token, which exists once the server answers.
     """
     from pate.data.read import read_inputs
-    from pate.runtime.tokens import read_token
+    from pate.runtime.home import read_token
     from student.client import StudentClient
     from student.session import follow, identify
 

@@ -1,6 +1,6 @@
 """Server and parties as objects of this process: only bytes go between them, and all that lasts is on disk.
 
-A step may be interrupted at a failpoint, by an exception (:func:`kills`) or for real (:func:`killed_at`).
+A step may be interrupted at a failpoint, by an exception (:func:`kills`) or for real (:func:`killed_first`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from aggregator_server.campaign.runner import Campaign
-from aggregator_server.exchange.wire import GONE, Arrival
+from aggregator_server.campaign.runner import Campaign, exchange_of
+from aggregator_server.campaign.sums import Sums
+from aggregator_server.exchange.attendance import Keyring
+from aggregator_server.exchange.carrier import GONE, Arrival
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import read_campaign
 from party.identity.keys import identity_key
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from aggregator_server.exchange.wire import Wire
+    from aggregator_server.exchange.carrier import Carrier
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState
     from pate.codes import Code
@@ -102,30 +103,64 @@ def kills(at: Callable[[str], bool]) -> Iterator[None]:
             vars(each)["reach"] = true
 
 
+def killed_first(at: Callable[[str], bool], work: Callable[[], object]) -> str | None:
+    """Work in a process of its own, which is killed at the first failpoint for which ``at`` is true.
+
+    Args:
+        at: asked in that process, with the name of each failpoint that it passes.
+        work: of that process; what it changes in memory is lost.
+
+    Returns:
+        The failpoint; None if the work was done.
+    """
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+
+    def dies(name: str) -> bool:
+        if at(name):
+            theirs.send(name)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return False
+
+    def dying() -> None:
+        with kills(dies):
+            work()
+
+    child = multiprocessing.get_context("fork").Process(target=dying)
+    child.start()
+    child.join()
+    with ours, theirs:
+        point = ours.recv() if ours.poll() else None
+    assert child.exitcode == (0 if point is None else -signal.SIGKILL), child.exitcode
+    return point
+
+
+def reached(point: str, times: int = 1) -> Callable[[str], bool]:
+    """Return what says of each failpoint whether it is this one, reached so many times."""
+    seen: list[str] = []
+
+    def at(name: str) -> bool:
+        seen.append(name)
+        return name == point and seen.count(point) == times
+
+    return at
+
+
 def killed_at(point: str | None, work: Callable[[], object]) -> bool:
-    """Work in a process of its own; return whether it was killed at the failpoint.
+    """Return whether work in a process of its own is killed at a failpoint.
 
     Args:
         point: name of the failpoint, or ``name:times``; None: none.
         work: of that process; what it changes in memory is lost.
     """
-    child = multiprocessing.get_context("fork").Process(target=partial(_work, point, work))
-    child.start()
-    child.join()
-    assert child.exitcode in (0, -signal.SIGKILL), f"it ended with {child.exitcode}"
-    return child.exitcode != 0
-
-
-def _work(point: str | None, work: Callable[[], object]) -> None:
-    os.environ["PATE_FAILPOINT"] = point or ""
-    work()
+    name, _, times = (point or "").partition(":")
+    return killed_first(reached(name, int(times or 1)), work) is not None
 
 
 # --- a world ------------------------------------------------------------------------------------------
 
 
 class Parties:
-    """Parties, and the wire to them; each start of a party gives it another node.
+    """Parties, and the carrier to them; each start of a party gives it another node.
 
     Attributes:
         voters: each party's process.
@@ -135,7 +170,10 @@ class Parties:
         before: called just before a party receives a request.
         each_look: called whenever the server looks who is there.
         refusing: errors of the requests that are refused, by (party, step, number of the attempt).
+        pause: how the server waits.
     """
+
+    store: Final = None
 
     def __init__(self, root: Path, voter: Callable[[str], Voter]) -> None:
         self.root = root
@@ -146,6 +184,7 @@ class Parties:
         self.before: Callable[[str, str], None] = lambda _name, _step: None
         self.each_look: Callable[[], None] = lambda: None
         self.refusing: dict[tuple[str, str, int], type[PateError]] = {}
+        self.pause: Callable[[float], None] = time.sleep
         self._voter = voter
         self._arrivals: list[Arrival] = []
         self._starts = 0
@@ -164,8 +203,11 @@ class Parties:
         self.each_look()
         return frozenset(self.node.values())
 
-    def send(self, node: int, body: bytes) -> str:
-        handle, reply = f"{len(self.sent)}", b""
+    def returning(self) -> tuple[str, ...]:
+        return ()
+
+    def send(self, node: int, digest: bytes, body: bytes) -> None:
+        reply = b""
         for name in [name for name, at in self.node.items() if at == node]:
             step = request_in(body).WhichOneof("body") or ""
             self.asked.append((name, step))
@@ -178,8 +220,7 @@ class Parties:
             except Killed:
                 self.start(name)
         self.sent.append((body, reply))
-        self._arrivals.append(Arrival(handle, node, reply or None, None if reply else GONE))
-        return handle
+        self._arrivals.append(Arrival(node, digest, reply or None, None if reply else GONE))
 
     def answer(self, name: str, body: bytes) -> bytes:
         """Return what a party replies; a liar's replies come from here."""
@@ -260,21 +301,31 @@ class World:
         Ledger.create(self.place(number), make_spec(**(stated | terms))).close()
         return self.place(number)
 
+    def link(self) -> Carrier:
+        """To all parties, for one process of the server."""
+        self.parties.close()
+        self.parties.pause = self.pause()
+        return self.parties
+
+    def keys(self) -> Keyring:
+        return Keyring(SERVER_KEY)
+
     def serve(self, number: int = 0, *, patience: float = 0.0, **how: Any) -> None:
         """Run one server process from the state of its ledger to the end."""
-        link: Wire = how.pop("link", self.parties)
-        link.close()
+        screen, carrier = cast("Screen", self.lines), self.link()
         with Ledger.open(self.place(number)) as ledger:
+            spec = ledger.state().spec
+            exchange = exchange_of(spec, self.public, carrier, self.keys(), screen)
+            sums = Sums(ledger, self.public, exchange, screen, patience=patience, **how)
             campaign = Campaign(
-                ledger, self.public, link, noise=SystemNoise(), patience=patience,
-                screen=cast("Screen", self.lines), signing_key=SERVER_KEY, pause=self.pause(),
+                ledger, self.public, sums, noise=SystemNoise(), screen=screen,
                 await_predictions=lambda at: ledger.record_predictions(
                     at, self.predict(at, ledger.state())
                 ),
-                **how,
             )  # fmt: skip
             campaign.run()
             campaign.farewell()
+            exchange.carrier.close()
 
     def pause(self) -> Callable[[float], None]:
         """Return how one process of the server waits: shortly, since parties answer at once."""

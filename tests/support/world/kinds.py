@@ -39,7 +39,7 @@ from tests.support.server.campaigns import make_spec
 from tests.support.world.in_process import Killed, World, kills
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from party.voting.voter import Voter
@@ -193,48 +193,36 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 _HASHES: Final = {name: content_hash(public).hex() for name, public in PUBLIC.items()}
 
 
-#: Columns of what may be added to a campaign: without it, the first member, the product has the same kind.
-_ADDED: Final = ("publish", "series", "law", "inputs", "proofs", "release")
-#: Columns of terms that a campaign of teachers has no place for.
+#: Columns whose first member goes with all that another one goes with.
+_PLAIN_FIRST: Final = ("publish", "unit", "series", "law", "inputs", "proofs")
+#: Columns of which votes of teachers have the first member only.
 _OF_RECORDS: Final = ("code", "law", "series")
 
 
-@cache
-def every_kind() -> tuple[Kind, ...]:
-    """All kinds that the product has, in the order of the columns."""
-    plain = {name: each[:1] if name in _ADDED else each for name, each in COLUMNS.items()}
-    found = [kind for kind in _choices(plain) if _is_offered(kind)]
-    for name in _ADDED:
-        found += [
-            more
-            for kind in found
-            if kind.records_vote or name not in _OF_RECORDS
-            for member in COLUMNS[name][1:]
-            if _is_offered(more := kind._replace(**{name: member}))
-        ]
-    return tuple(sorted(found, key=lambda kind: [
-        each.index(member) for each, member in zip(COLUMNS.values(), kind, strict=True)
-    ]))  # fmt: skip
-
-
-def every_choice() -> tuple[Kind, ...]:
-    """The same, found slowly: each choice of members is tried."""
-    return tuple(kind for kind in _choices(COLUMNS) if _is_offered(kind))
-
-
-def _choices(columns: Mapping[str, tuple[str, ...]]) -> Iterator[Kind]:
-    for kind in map(Kind._make, product(*columns.values())):
-        of_records = [getattr(kind, name) == COLUMNS[name][0] for name in _OF_RECORDS]
-        if kind.records_vote or all(of_records):
-            yield kind
-
-
-def _is_offered(kind: Kind) -> bool:
+def possible(kind: Kind) -> bool:
+    """Whether the product has such campaigns."""
+    if not kind.records_vote and any(
+        getattr(kind, name) != COLUMNS[name][0] for name in _OF_RECORDS
+    ):
+        return False
     try:
         kind.spec()
     except UsageError:
         return False
     return True
+
+
+@cache
+def every_kind() -> tuple[Kind, ...]:
+    """All kinds that the product has."""
+    # Plain kinds first, and then one column after the other: of all products few are possible.
+    plain = (names[:1] if name in _PLAIN_FIRST else names for name, names in COLUMNS.items())
+    found = [kind for choice in product(*plain) if possible(kind := Kind(*choice))]
+    for name in _PLAIN_FIRST:
+        others = (kind._replace(**{name: member}) for kind in found for member in COLUMNS[name][1:])
+        found += [kind for kind in [*others] if possible(kind)]
+    at = {(name, member): i for name, names in COLUMNS.items() for i, member in enumerate(names)}
+    return tuple(sorted(found, key=lambda kind: [at[each] for each in kind._asdict().items()]))
 
 
 def fewest(cases: Iterable[_Case], parts: Callable[[_Case], Iterable[object]]) -> list[_Case]:

@@ -60,7 +60,7 @@ class Sites:
     def public(self, first: int, count: int) -> Path:
         """Write a public set; each number gives a set that no party has votes for yet."""
         inputs = self.left().take(range(first, first + count)).inputs
-        return write_inputs(self.folder / f"public-{first}-{count}", inputs)
+        return write_inputs(self.folder / f"public-{first}-{count}.npz", inputs)
 
     def copy(self, folder: Path, names: tuple[str, ...] | None = None) -> Sites:
         """Return these sites, or some of them, with separate homes and the same data."""

@@ -91,11 +91,11 @@ class Server:
     def traffic(self) -> trafficking.Traffic:
         return self.deployment._gateway._filter.traffic
 
-    def ask(self, name: str) -> tuple[str, Envelope]:
-        """Send a message to a party; return its handle, and what was delivered."""
-        party = self.parties[name]
-        handle = self.deployment.wire.send(party.id, os.urandom(16))
-        return handle, party.pulled()[0]
+    def ask(self, name: str) -> tuple[bytes, Envelope]:
+        """Send a request to a party; return its digest, and what was delivered."""
+        party, digest = self.parties[name], os.urandom(16)
+        self.deployment.carrier.send(party.id, digest, os.urandom(16))
+        return digest, party.pulled()[0]
 
     def tls(self) -> ssl.SSLSocket:
         host, _, port = self.deployment.address.rpartition(":")
@@ -114,7 +114,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def test_an_honest_answer_passes_and_leaves_nothing_behind(server: Server) -> None:
     avon = server.parties["avon"]
-    handle, asked = server.ask("avon")
+    digest, asked = server.ask("avon")
     reply = Message(pack(b"the answer"), reply_to=_message(asked))
     reply.metadata.__dict__["_src_node_id"] = avon.id
     objects = get_all_nested_objects(reply)
@@ -134,7 +134,7 @@ def test_an_honest_answer_passes_and_leaves_nothing_behind(server: Server) -> No
     bodies: list[bytes | None] = []
 
     def arrived() -> bool:
-        bodies.extend(a.body for a in server.deployment.wire.receive() if a.handle == handle)
+        bodies.extend(a.body for a in server.deployment.carrier.receive() if a.digest == digest)
         return bool(bodies)
 
     until(arrived, "the answer arrives")
@@ -363,8 +363,8 @@ def test_a_reply_that_nobody_fetches_is_not_kept_for_ever(
     """The party reconnected, so its earlier requests are not waited for and expire."""
     derwent = server.parties["derwent"]
     _, asked = server.ask("derwent")
-    server.deployment._wire.renew(derwent.id)
-    server.deployment.wire.receive()
+    server.deployment._carrier.renew(derwent.id)
+    server.deployment.carrier.receive()
     reply, (name, content) = derwent.answer_to(asked), piece(1000)
     run, session = asked.metadata.run_id, derwent.announce(reply, name).session_id
     assert derwent.stored(run, session, name, content)
@@ -383,7 +383,7 @@ def test_a_reply_that_nobody_fetches_is_not_kept_for_ever(
 
 def given_up(server: Server) -> bool:
     try:
-        server.deployment.wire.nodes()
+        server.deployment.carrier.nodes()
     except ProcessError as error:
         return "MiB of memory" in str(error)
     return False

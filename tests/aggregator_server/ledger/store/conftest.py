@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.store.place import InDatabase
+from tests.support.postgres import Cluster
 from tests.support.server.campaigns import make_spec, start
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from aggregator_server.ledger.ledger import Ledger
-    from aggregator_server.ledger.store.place import InDatabase
-    from tests.support.postgres import Cluster
 
 
 @pytest.fixture

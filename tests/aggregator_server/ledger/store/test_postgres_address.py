@@ -8,22 +8,19 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import ANCHOR_FILE, Address, InDatabase, place_of
-from aggregator_server.ledger.store.postgres.session import connect
+from aggregator_server.ledger.store.session import connect
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results import report
 from pate.errors import StateError, UnreachableError, UsageError
+from tests.support.postgres import Cluster
 from tests.support.server.campaigns import label, make_spec, start
 from tests.support.server.in_postgres import again
-
-if TYPE_CHECKING:
-    from tests.support.postgres import Cluster
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -128,7 +125,7 @@ def test_another_machine_has_to_prove_itself(monkeypatch: pytest.MonkeyPatch) ->
 def test_another_machine_that_a_service_file_names(
     host: str, number: str, mode: str, private: bool
 ) -> None:
-    from aggregator_server.ledger.store.postgres import session
+    from aggregator_server.ledger.store import session
 
     class Link:
         info = type("Info", (), {"host": host, "hostaddr": number})
@@ -163,7 +160,7 @@ def test_a_database_of_another_encoding_or_without_leave_is_refused(
 
 def test_a_pooler_between_is_found(cluster: Cluster, place: InDatabase) -> None:
     """Simulated by a session whose process id differs from the one at connection."""
-    from aggregator_server.ledger.store.postgres import session
+    from aggregator_server.ledger.store import session
 
     with connect(place, read_only=True) as link:
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,9 @@ from aggregator_server.ledger.store.place import ANCHOR_FILE, InDatabase, place_
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import StateError, UnreachableError, UsageError
-from tests.support.postgres import LossyLink
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from simulation.programs import Program
-    from tests.support.postgres import Cluster
-    from tests.support.world.commands import Homes, Play
+from simulation.programs import Program
+from tests.support.postgres import Cluster, LossyLink
+from tests.support.world.commands import Homes, Play
 
 
 def serving_options(play: Play, name: str) -> list[str]:

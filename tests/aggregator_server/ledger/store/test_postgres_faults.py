@@ -9,12 +9,13 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from aggregator_server.campaign.capped import CHUNK
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.state import ReleasedLabel
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import ANCHOR_FILE, Address, InDatabase, place_of
 from aggregator_server.ledger.verify import read_campaign, verify
@@ -23,6 +24,7 @@ from pate.errors import DiskError, LedgerError, StateError, UnreachableError
 from pate.mechanisms import Outcome
 from pate.votes import Histogram
 from tests.support.needs import require
+from tests.support.postgres import Cluster
 from tests.support.server.campaigns import (
     NAMES,
     label,
@@ -33,12 +35,6 @@ from tests.support.server.campaigns import (
 )
 from tests.support.server.in_postgres import again, sessions, tamper
 from tests.support.world.in_process import killed_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator_server.ledger.state import ReleasedLabel
-    from tests.support.postgres import Cluster
 
 
 def from_elsewhere(place: InDatabase) -> InDatabase:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -17,15 +18,10 @@ from aggregator_server.ledger.store.place import Address, InDatabase, place_of, 
 from aggregator_server.ledger.verify import verify
 from pate.errors import DiskError, LedgerError, StateError, UsageError
 from pate.mechanisms import Outcome
+from pate.storage.hash_chain import Head
+from tests.support.postgres import Cluster
 from tests.support.server.campaigns import make_spec, start
 from tests.support.server.in_postgres import again, tamper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from pate.storage.hash_chain import Head
-    from tests.support.postgres import Cluster
 
 
 @pytest.fixture

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.store.place import InDatabase
 from aggregator_server.ledger.verify import verify
 from pate.errors import LedgerError, StateError
 from pate.mechanisms import Outcome
+from tests.support.postgres import Cluster
 from tests.support.server.campaigns import make_spec, start
 from tests.support.server.in_postgres import again, copied, tamper
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from aggregator_server.ledger.store.place import InDatabase
-    from tests.support.postgres import Cluster
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,9 @@ import csv
 import io
 import math
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,18 +23,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from party.teachers.shards import assign_shards
+from party.teachers.ensemble import assign_shards
 from party.voting.neighbour import NeighbourVotes
 from party.voting.own_data import OwnFile, OwnVoters
 from pate.data.cells import PLAIN, Reading
 from pate.data.schema import Schema
-from pate.data.values import Images, Table
+from pate.data.values import Dataset, Images, Inputs, Table
 from protos.pate.v1 import vote_pb2
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pate.data.values import Dataset, Inputs
 
 KEY: Final = b"k" * 32
 TEACHERS: Final = 7
@@ -77,8 +73,7 @@ def held(file: OwnFile, public: Inputs, classes: tuple[str, ...] = CLASSES) -> D
     """What a party has that guessed first and then read its file as the campaign says."""
     fresh, _ = file.read(Schema.of(public), classes)
     voters = OwnVoters(
-        file, teachers=None, records=True, model="auto", device="cpu", home=Path(), key=KEY,
-        say=lambda _: None, warn=lambda _: None, training=lambda: pytest.fail("nothing to train"),
+        file, training=None, records=True, key=KEY, say=lambda _: None, warn=lambda _: None,
     )  # fmt: skip
     voters.ahead(None, None)
     asked = vote_pb2.Campaign(schema=public.schema(), classes=classes, most_votes=99)

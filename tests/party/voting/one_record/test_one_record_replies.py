@@ -13,9 +13,10 @@ import contextlib
 import csv
 import io
 import tempfile
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -25,10 +26,10 @@ from PIL import Image
 
 from party.identity.keys import identity_key
 from party.policy.policy import Policy
-from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.own_data import OwnFile, OwnVoters, Training
 from party.voting.voter import Voter
 from pate.codes import code_of
-from pate.data.values import Images, Table, batch_hash
+from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.encoders.encoder import Encoder
 from pate.encoders.reading import Reader
 from pate.mechanisms import Neighbour
@@ -37,11 +38,6 @@ from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
 from tests.support.encoders import tiny_encoders as tiny
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pate.data.values import Inputs
 
 KEY: Final = b"k" * 32
 MOST: Final = 1000
@@ -76,10 +72,13 @@ class Answers:
             home = Path(place)
             identity = identity_key(home)
             self.said: list[str] = []
+            training = Training(
+                teachers=teachers or 0, model="linear", device="cpu", home=home,
+                shown=lambda: contextlib.nullcontext(lambda *_: None),
+            )  # fmt: skip
             self.own = OwnVoters(
-                file, teachers=teachers, records=teachers is None, model="linear", device="cpu",
-                home=home, key=KEY, say=self.said.append, warn=self.said.append,
-                training=lambda: contextlib.nullcontext(lambda *_: None),
+                file, training=None if teachers is None else training, records=teachers is None,
+                key=KEY, say=self.said.append, warn=self.said.append,
             )  # fmt: skip
             self.voter = Voter(
                 name="a", identity=identity, ensemble=None, own=self.own, home=home,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +23,9 @@ from party.synthesis.schema import Attribute, Domain
 from party.synthesis.table import read_rows
 from party.voting.own_data import OwnFile
 from pate.data.cells import PLAIN, Reading
-from pate.data.values import Images, Table
+from pate.data.values import Images, Inputs, Table
 from pate.errors import DataError
 from tests.party.voting.one_record.test_one_record import PIXELS, SIZE, as_lines, check, held, place
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Inputs
 
 __all__ = ["place"]
 

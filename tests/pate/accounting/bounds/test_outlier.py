@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.outlier import gnmax_log_q, lnmax_log_q
 from pate.errors import AccountingError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 histograms = st.lists(st.integers(0, 300), min_size=2, max_size=12)
 
@@ -211,19 +207,10 @@ def test_no_queries() -> None:
 @pytest.mark.parametrize(
     "votes",
     [
-        [[1, -1]],
-        [[1.0, math.nan]],
-        [[1.0, math.inf]],
-        [[1], [2]],
-        [1, 2],
-        3,
-        [[]],
-        [["a", "b"]],
-        [[True, False]],
-        np.zeros((2, 2, 2)),
-        [[5, 0]] * 40_000 + [[5, -1]],
+        [[1, -1]], [[1.0, math.nan]], [[1.0, math.inf]], [[1], [2]], [1, 2], 3, [[]], [["a", "b"]],
+        [[True, False]], np.zeros((2, 2, 2)), [[5, 0]] * 40_000 + [[5, -1]],
     ],
-)
+)  # fmt: skip
 def test_what_are_no_votes_is_refused(votes: object) -> None:
     with pytest.raises(AccountingError):
         gnmax_log_q(votes, Gaussian(1.0))  # type: ignore[arg-type]

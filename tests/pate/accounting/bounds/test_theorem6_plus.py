@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -11,14 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from pate.accounting.bounds import theorem6, two_tails, two_tails_maximum
+from pate.accounting.arrays import Floats
+from pate.accounting.bounds import theorem6, two_tails
 from pate.accounting.bounds.theorem6_plus import Table, rdp
 from pate.errors import AccountingError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pate.accounting.arrays import Floats
 
 MNIST = math.sqrt(2.0) / 40.0
 
@@ -108,8 +104,8 @@ def test_no_point_of_a_cell_is_above_the_bound_of_the_cell(
         ends = [
             two_tails.points(two_tails.cut(q, end, mu), alpha, mu, ref) for end in (left, right)
         ]
-        least, most = two_tails_maximum._log_width(ends[0], ends[1], q, mu)
-        cell = two_tails_maximum._cell_bound(ends[0], ends[1], least - ref, most - ref)[0]
+        least, most = two_tails._log_width(ends[0], ends[1], q, mu)
+        cell = two_tails._cell_bound(ends[0], ends[1], least - ref, most - ref)[0]
         inside = np.linspace(max(left[0], -60.0), min(right[0], 60.0), 400)
         best = sums(log_q, mu, order, inside).max() * (order - 1.0)
         assert best <= np.logaddexp(0.0, ref[0] + np.log(cell)) * (1.0 + 1e-9) + 1e-12
@@ -188,7 +184,7 @@ def test_cells_left_open_only_loosen_the_bound(
 ) -> None:
     log_q, both = -np.geomspace(0.05, 30.0, 40), np.array([1.5, 6.0, 20.0])
     tight = rdp(log_q, MNIST, both, 1e-6)
-    monkeypatch.setattr(two_tails_maximum, name, value)
+    monkeypatch.setattr(two_tails, name, value)
     loose = rdp(log_q, MNIST, both, 1e-6)
     assert (loose >= tight * (1.0 - 1e-5)).all()
     assert (loose > tight * 1.001).any()
@@ -238,30 +234,15 @@ def test_a_table_is_never_below_the_bound_and_hardly_above(table: Table) -> None
     assert (got <= direct * 1.06 + 1e-9).all()
 
 
-def test_a_total_of_a_table_is_hardly_above_the_sum_of_the_bounds(table: Table) -> None:
+def test_a_sum_of_lookups_is_hardly_above_the_sum_of_the_bounds(table: Table) -> None:
     # log q of votes such as those of MNIST and SVHN: most queries easy, some not.
     random = np.random.default_rng(4)
     gaps = 250.0 * random.beta(2.0, 1.0, 4000)
     log_q = np.minimum(special.log_ndtr(-gaps / (math.sqrt(2.0) * 40.0)) + 1.0, math.log(0.9))
-    direct, got = rdp(log_q, MNIST, table.orders, 1e-6).sum(axis=0), table.total(log_q)
+    direct = rdp(log_q, MNIST, table.orders, 1e-6).sum(axis=0)
+    got = table.lookup(log_q).sum(axis=0)
     assert (got >= direct).all()
     assert (got <= direct * 1.003).all()
-
-
-def test_a_total_is_the_sum_of_the_lookups(table: Table) -> None:
-    random = np.random.default_rng(5)
-    log_q = -(10.0 ** random.uniform(-4.0, 4.0, 5000))
-    weights = random.uniform(0.0, 3.0, 5000) * (random.random(5000) < 0.7)
-    rows = table.lookup(log_q)
-    assert table.total(log_q) == pytest.approx(rows.sum(axis=0), rel=1e-11)
-    assert table.total(log_q, weights) == pytest.approx(weights @ rows, rel=1e-11)
-    # Rounded up: not below the exact sum of the same floats.
-    exact = np.array([math.fsum(column) for column in rows.T])
-    assert (table.total(log_q) >= exact).all()
-    assert (table.total([]) == 0.0).all()
-    for wrong in ([-1.0], [math.nan], [math.inf], [1.0, 1.0]):
-        with pytest.raises(AccountingError, match="weight"):
-            table.total([-1.0], wrong)
 
 
 def test_the_ends_of_a_table(table: Table) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +18,7 @@ from pate.masking.announced import (
     survivors_to_sign,
 )
 from pate.masking.keys import Keys
+from pate.masking.party import PartyMasking
 from tests.support.masking.attempts import (
     Attempt,
     bytes_from,
@@ -26,11 +27,6 @@ from tests.support.masking.attempts import (
     name_of,
     party_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from pate.masking.party import PartyMasking
 
 #: n = 150, t = 130, c = 3: each masks with 44, and 25 of the 45 at the first places sign.
 CONTEXT = context_for(150, 130, 3)

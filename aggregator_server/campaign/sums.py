@@ -1,0 +1,176 @@
+"""The sums of a campaign's votes: batch by batch, each in the ledger before the next one begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apart, next_places
+from aggregator_server.campaign.neighbour import Models
+from aggregator_server.exchange.aggregation import MaskedAggregation, PlainAggregation
+from aggregator_server.exchange.exchange import Quorum
+from aggregator_server.exchange.sums import SumsAhead
+from pate.errors import ProtocolError, QuorumError
+from pate.printable import listed
+from pate.runtime.failpoints import reach
+
+if TYPE_CHECKING:
+    from aggregator_server.exchange.aggregation import Batch, Sum
+    from aggregator_server.exchange.ahead import AheadAggregation
+    from aggregator_server.exchange.by_envelope import KnownKeys
+    from aggregator_server.exchange.exchange import Exchange
+    from aggregator_server.ledger.ledger import Ledger
+    from pate.data.values import Inputs
+    from pate.runtime.screen import Screen
+    from protos.pate.v1 import vote_pb2
+
+    _Aggregation = PlainAggregation | MaskedAggregation | AheadAggregation
+
+#: Attempts at a masked sum with too few parties left: restarted parties can take part in the next
+#: one.
+_ATTEMPTS: Final = 3
+
+
+class Sums:
+    """Collects the votes that are missing in a ledger.
+
+    With parties by envelope the keys of a masked sum come ahead, and its state outlives this process. Else
+    all keys are made for their sum, and one that fails is repeated.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        inputs: Inputs,
+        exchange: Exchange,
+        screen: Screen,
+        *,
+        patience: float,  # seconds to wait for the last parties once enough have voted
+        batch: int = BATCH_COUNTS,  # counts of one batch of votes, queries times classes
+        keys: KnownKeys | None = None,  # sealing keys that are known before a description
+    ) -> None:
+        self.exchange = exchange
+        self._ledger = ledger
+        self._inputs = inputs
+        self._screen = screen
+        self._patience = patience
+        self._batch = batch
+        self._store = exchange.carrier.store
+        self._ahead: SumsAhead | None = None
+        spec = ledger.state().spec
+        if self._store is not None:
+            rounds = spec.rounds if spec.in_rounds else 1
+            self._ahead = SumsAhead(exchange, self._store, keys, rounds)
+
+    @property
+    def early(self) -> vote_pb2.AskBundles | None:
+        """What parties by envelope are asked together with their description; None: nothing."""
+        return None if self._ahead is None else self._ahead.early
+
+    def collect(self) -> None:
+        """Collect and record the votes of all queries of the present round that have none."""
+        state = self._ledger.state()
+        check_apart(state, self._inputs, self._batch)
+        shown = b""
+        if state.spec.in_rounds:
+            shown = Models(self._inputs, self._ledger).shown()
+        while (places := next_places(state, self._batch)) is not None:
+            self.keep_replies(places.start)
+            batch = batch_at(state, self._inputs, places, shown)
+            try:
+                found = self._sum(places.start, batch)
+            except QuorumError as error:
+                if not state.models:
+                    raise
+                raise QuorumError(
+                    f"{error}; `pate-server resume --close` ends the campaign with the model of the "
+                    f"{len(state.models)} rounds that were released"
+                ) from error
+            reach("votes-arrived")
+            state = self._ledger.record_votes(places.start, found.total, found.responders)
+            reach("votes-recorded")
+            whose = f"from {listed(found.responders)}"
+            if state.spec.in_rounds:
+                self._screen.say(f"round {state.round} of {state.spec.rounds}: votes {whose}")
+                continue
+            done, all_ = sum(each.count for each in state.batches), len(state.voted)
+            more = "" if len(batch.rows) == all_ else f"; {done} of {all_} have votes now"
+            self._screen.say(f"votes on {len(batch.rows)} queries {whose}{more}")
+
+    def keep_replies(self, place: int | None) -> None:
+        """Delete the stored replies to other sums than the one of this place, None: to all."""
+        if self._store is not None:
+            self._store.begin_sum(place)
+            reach("replies-deleted")
+
+    def _sum(self, place: int, batch: Batch) -> Sum:
+        """Return the summed votes on a batch; a failed masked sum is repeated."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            aggregation = self._begin(place, batch)
+            try:
+                return self.exchange.collect(aggregation, self._quorum(place))
+            except QuorumError as error:
+                if isinstance(aggregation, MaskedAggregation):
+                    self._require_willing(aggregation, place, error)
+                elif self._ahead is not None and not isinstance(aggregation, PlainAggregation):
+                    self._ahead.give_up(aggregation, place)
+                    raise
+                if aggregation.first or attempt == _ATTEMPTS:
+                    raise
+                self._screen.say(
+                    f"the masked sum failed and nothing was revealed: {error}; trying again"
+                )
+            except ProtocolError as error:
+                raise ProtocolError(
+                    f"the votes on {len(batch.rows)} queries could not be summed; nothing was "
+                    f"released: {error}"
+                ) from error
+        raise QuorumError(f"{_ATTEMPTS} attempts at a masked sum failed")
+
+    def _quorum(self, place: int) -> Quorum:
+        """Return who is waited for: with keys ahead, all of those that the sum needs."""
+        state = self._ledger.state()
+        least = state.spec.sums.min_parties
+        if self._ahead is not None and state.survivors_needed(place):
+            least = len(state.survivors or ())
+        return Quorum(least, self._patience, ends=bool(state.models))
+
+    def _begin(self, place: int, batch: Batch) -> _Aggregation:
+        state, campaign = self._ledger.state(), self.exchange.campaign
+        if not state.spec.sums.masked:
+            return PlainAggregation(campaign, state.roster, batch, state.spec.sums.min_parties)
+
+        def list_unmasking(survivors: tuple[str, ...]) -> None:
+            self._ledger.record_unmasking(place, len(batch.rows), survivors)
+            reach("opening-listed")
+
+        only, all_needed = state.survivors, state.survivors_needed(place)
+        if self._ahead is not None:
+            return self._ahead.begin(
+                state.roster, place, batch, self._quorum(place),
+                only=only, all_needed=all_needed, before_opening=list_unmasking,
+            )  # fmt: skip
+        return MaskedAggregation(
+            campaign, state.roster, batch,
+            only=only, all_needed=all_needed, before_opening=list_unmasking,
+        )  # fmt: skip
+
+    def _require_willing(
+        self, aggregation: MaskedAggregation, place: int, error: QuorumError
+    ) -> None:
+        """Check that a sum whose unmasking has begun can still be completed."""
+        state, refused = self._ledger.state(), self.exchange.refused
+        fixed = state.survivors
+        needed = len(aggregation.needed) or state.spec.sums.min_parties
+        if (
+            fixed is None
+            or not state.survivors_needed(place)
+            or len(set(fixed) - refused) >= needed
+        ):
+            return
+        raise QuorumError(
+            f"{listed(sorted(refused & set(fixed)))} refused a sum of {listed(fixed)}, so these "
+            "queries cannot be completed in this campaign: some parties may already have "
+            "unmasked this sum and will not unmask another, since the difference of the two "
+            "would reveal votes (if the cause of the refusal can be removed there, run "
+            "`pate-server resume`)"
+        ) from error

@@ -1,1 +1,0 @@
-"""A ledger in a PostgreSQL database: its sessions, its layout, its errors."""

@@ -1,1 +1,0 @@
-"""Publishing a data-dependent cost, or turning it into a guarantee."""

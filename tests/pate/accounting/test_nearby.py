@@ -1,0 +1,103 @@
+"""The worst cost within a distance, against every histogram of small worlds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian, Law
+from pate.accounting.nearby import Batch
+from pate.accounting.units import Neighbours
+from pate.errors import AccountingError
+from tests.support.accounting.small_worlds import LAWS, Kind, label_bound, worlds
+
+
+@pytest.mark.parametrize("adjacency", ["change", "remove"])
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_no_votes_within_a_distance_cost_more(law: Law, adjacency: Kind) -> None:
+    tightest = []
+    for world in worlds(law, adjacency):
+        for distance in range(5):
+            truth = world.within(distance, world.costs)
+            got = world.worst(distance)
+            assert (got >= truth).all()
+            tightest.append((got / truth).min())
+    # It is not simply large: somewhere it is what it must be.
+    assert min(tightest) < 1.01
+
+
+@pytest.mark.parametrize("adjacency", ["change", "remove"])
+def test_of_neighbours_it_is_one_unit_further(adjacency: Kind) -> None:
+    for world in worlds(DiscreteGaussian(2.0), adjacency):
+        worst = np.stack([world.worst(distance) for distance in range(7)], axis=1)
+        assert (np.diff(worst, axis=1) >= 0).all()
+        near = world.distances <= 1
+        for distance in range(6):
+            ahead = worst[:, None, distance + 1] - worst[None, :, distance]
+            assert (ahead[near] >= 0).all()
+        # Distances to a target, also to targets that are costs themselves.
+        for target in np.unique(worst)[:: max(1, worst.size // 10)]:
+            reached = np.array(
+                [world.batch(row).distance_to(target, world.order, 6) for row in range(len(worst))]
+            )
+            assert reached.min() >= -1
+            assert np.abs(reached[:, None] - reached[None, :])[near].max() <= 1
+            expected = np.where(worst <= target, np.arange(7), -1).max(axis=1)
+            assert (reached == expected).all()
+
+
+def test_queries_add_up_and_like_ones_are_counted() -> None:
+    world = worlds(Gaussian(2.5), "change")[3]
+    parts = [world.batch(row) for row in (0, 3, 11)]
+    whole = world.batch(0, 3, 11, 3, 3)
+    assert whole.queries == 5
+    assert len(whole.top) == 3
+    times = np.array([1, 3, 1])
+    for distance in range(4):
+        each = np.array([part.worst(distance)[0] for part in parts])
+        assert whole.worst(distance)[0] == pytest.approx(times @ each, rel=1e-12)
+    assert whole.cost()[0] == pytest.approx(whole.worst(0)[0], rel=1e-7)
+
+
+@pytest.mark.parametrize("law", [Gaussian(1.0), Gaussian(5000.0), DiscreteGaussian(40.0)], ids=str)
+def test_extremes_stay_numbers(law: Law) -> None:
+    neighbours = Neighbours()
+    for classes in (2, 1000):
+        votes = np.zeros((3, classes))
+        votes[0, 0] = 5000
+        votes[1, :2] = 2500
+        votes[2] = 5000 // classes
+        for order in (1.01, 512.0):
+            batch = Batch.of(
+                votes, law, neighbours, label_bound(law, neighbours, order), orders=[order],
+                checked=False,
+            )  # fmt: skip
+            worst = [batch.worst(distance)[0] for distance in (0, 1, 30, 2500)]
+            assert np.isfinite(worst).all()
+            assert (np.diff(worst) >= 0).all()
+            cap = 3 * order / law.sigma**2
+            assert worst[-1] == pytest.approx(cap, rel=1e-6, abs=1e-8)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    law, neighbours = Gaussian(2.0), Neighbours()
+    bound = label_bound(law, neighbours, 2.0)
+
+    def of(votes: object, bound: object = bound, **more: object) -> Batch:
+        given = {"orders": [2.0], "checked": False, **more}
+        return Batch.of(votes, law, neighbours, bound, **given)  # type: ignore[arg-type]
+
+    for votes in ([], [[1.5, 2.0]], [[1.0]], [[-1, 2]], [[np.nan, 1]], [1, 2]):
+        with pytest.raises(AccountingError):
+            of(votes)
+    with pytest.raises(AccountingError, match="distance"):
+        of([[3, 1]]).worst(-1)
+    with pytest.raises(AccountingError, match="target"):
+        of([[3, 1]]).distance_to(np.nan, 2.0, 3)
+    with pytest.raises(AccountingError, match="order 3"):
+        of([[3, 1]]).distance_to(1.0, 3.0, 3)
+    for bad in (-1.0, np.nan):
+        with pytest.raises(AccountingError, match="NaN or negative"):
+            of([[3, 1]], bound=lambda top, log_q: 0 * log_q[:, None] + bad).cost()  # noqa: ARG005, B023
+    with pytest.raises(AccountingError, match="shape"):
+        of([[3, 1]], bound=lambda top, log_q: log_q**2).cost()  # noqa: ARG005
