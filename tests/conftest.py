@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import os
 import secrets
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,6 +82,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Examples have no deadline: their first one may import what is slow, on a busy machine.
     """
+    if "typer.testing" in sys.modules:  # its runner makes all commands of an app anew for each call
+        runner = vars(sys.modules["typer.testing"])
+        runner["_get_command"] = functools.cache(runner["_get_command"])
     if "hypothesis" in sys.modules:  # else no test has examples, and it is slow to import
         from hypothesis import settings
 
@@ -97,8 +102,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _used_s() -> float:
-    """Processor seconds of this process and of all its children that have ended."""
-    return sum(os.times()[:4])
+    """Processor seconds of this process and of all its children that have ended, however they were made."""
+    used = sum(os.times()[:4])
+    if (pid := _fork_server()) is not None:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        used += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
+def _fork_server() -> int | None:
+    """The process that commands are forked from, which nobody waits for; None: there is none."""
+    module = sys.modules.get("multiprocessing.forkserver")
+    pid: int | None = None if module is None else module._forkserver._forkserver_pid
+    return pid if pid is not None and Path(f"/proc/{pid}/stat").exists() else None
+
+
+def pytest_unconfigure() -> None:
+    """End the process that commands are forked from, so that its seconds are among those of this one."""
+    if (pid := _fork_server()) is not None:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 @pytest.hookimpl(wrapper=True)

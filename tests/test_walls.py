@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,10 +110,28 @@ def modules(*rooms: str) -> list[Path]:
     return [path for path in found if "_pb2" not in path.name]
 
 
+@cache
+def statements(text: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """The imports anywhere in a module, and those that run when it is imported."""
+    tree = ast.parse(text)
+    anywhere = [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
+    at_once: list[ast.stmt] = []
+    pending: list[ast.stmt] = list(tree.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            at_once.append(node)
+        elif isinstance(node, ast.ClassDef):
+            pending += node.body
+        elif isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING":
+            pending += [*node.body, *node.orelse]
+    return list(anywhere), at_once
+
+
 def imported(path: Path) -> set[str]:
     """Dotted names that a module imports anywhere, inside functions too."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(path.read_text(encoding="utf-8"))[0]:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -131,7 +150,7 @@ def imports(root: Path, floors: Iterable[Iterable[str]] = FLOORS) -> list[Import
     found = []
     ours = sources(root, packages)
     for name, path in ours.items():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in statements(path.read_text(encoding="utf-8"))[0]:
             named: list[str] = []
             if isinstance(node, ast.Import):
                 named = [alias.name for alias in node.names]
@@ -139,8 +158,6 @@ def imports(root: Path, floors: Iterable[Iterable[str]] = FLOORS) -> list[Import
                 module = node.module or ""
                 whole = [f"{module}.{alias.name}" for alias in node.names]
                 named = [each if each in ours else module for each in whole]
-            else:
-                continue
             found += [
                 Import(name, each, node.lineno)
                 for each in dict.fromkeys(named)
@@ -241,17 +258,11 @@ def loaded(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
     direct: dict[str, set[str]] = {}
     for name, path in ours.items():
         found: set[str] = set()
-        pending: list[ast.stmt] = list(ast.parse(path.read_text(encoding="utf-8")).body)
-        while pending:
-            node = pending.pop()
+        for node in statements(path.read_text(encoding="utf-8"))[1]:
             if isinstance(node, ast.Import):
                 found.update(alias.name for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
                 found.update(f"{node.module}.{alias.name}" for alias in node.names)
-            elif isinstance(node, ast.ClassDef):
-                pending += node.body
-            elif isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING":
-                pending += [*node.body, *node.orelse]
         # Whoever imports a module imports the packages that it is in.
         direct[name] = {
             ".".join(each.split(".")[: end + 1])
@@ -352,15 +363,6 @@ def test_a_tree_with_walls_has_nothing_to_be_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "from {} import {}\n",
-        "import {}.{}\n",
-        "def late():\n    from {} import {}\n",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from {}.{} import Name\n",
-    ],
-)
-@pytest.mark.parametrize(
     ("by", "of"),
     [
         ("pate/votes.py", ("protos", "wire")),
@@ -370,13 +372,17 @@ def test_a_tree_with_walls_has_nothing_to_be_found(tmp_path: Path) -> None:
         ("simulation/demo.py", ("tests", "test_demo")),
     ],
 )
-def test_an_import_that_runs_up_is_found(
-    tmp_path: Path, by: str, of: tuple[str, str], text: str
-) -> None:
-    found = tree(tmp_path, {**GOOD, by: text.format(*of)})
-    assert [(each.by, each.of) for each in upward(found)] == [
-        (by[:-3].replace("/", "."), ".".join(of))
-    ]
+def test_an_import_that_runs_up_is_found(tmp_path: Path, by: str, of: tuple[str, str]) -> None:
+    for text in (
+        "from {} import {}\n",
+        "import {}.{}\n",
+        "def late():\n    from {} import {}\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from {}.{} import Name\n",
+    ):
+        found = tree(tmp_path, {**GOOD, by: text.format(*of)})
+        assert [(each.by, each.of) for each in upward(found)] == [
+            (by[:-3].replace("/", "."), ".".join(of))
+        ]
 
 
 def test_what_a_module_loads_is_found(tmp_path: Path) -> None:
@@ -463,7 +469,10 @@ def test_flower_is_imported_by_its_glue_only() -> None:
 
 def openers(path: Path) -> set[int]:
     """Lines of a module that open a picture by Pillow's or another library's own reader."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if not re.search("Image|PIL|imread|read_image|decode_image", text):
+        return set()
+    tree = ast.parse(text)
     named = {
         alias.asname or alias.name
         for node in ast.walk(tree)
@@ -548,7 +557,8 @@ def test_one_module_starts_python() -> None:
     named = {
         path.relative_to(ROOT).as_posix()
         for path in modules(*SHIPPED, "benchmarks", "deploy")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if re.search("executable|from sys", text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
         if (isinstance(node, ast.Attribute) and node.attr in ("executable", "_base_executable"))
         or (isinstance(node, ast.ImportFrom) and node.module == "sys")
     }

@@ -145,7 +145,7 @@ def test_parties_with_teachers_of_a_plugin_take_part(
     path = os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("PYTHONPATH", path)
     sites = Sites(tmp_path).deal()
-    with Campaign(tmp_path / "campaign", sites) as campaign:
+    with Campaign(tmp_path / "campaign", sites, ("env",)) as campaign:  # of this environment
         server = campaign.serve(sites.public(0, 12), "--aggregator", "gnmax", parties="3")
         for name in sites.names:
             campaign.party(name, "--model", "nearest-mean")

@@ -42,17 +42,21 @@ if TYPE_CHECKING:
     from pate.rounds.model import RoundModel
 
 
+#: Of the public set.
+ROWS = 500
+
+
 @cache
 def summed(sigma: float, classes: int = 2) -> tuple[Table, NoisyVotes]:
-    """Return 1,000 public rows and the dense sums of 6,000 private ones; sigma in votes."""
-    public, _ = people(1000, 1)
+    """Return public rows and the dense sums of 6,000 private ones; sigma in votes."""
+    public, _ = people(ROWS, 1)
     private, chances = people(6000, 2)
     labels = np.minimum(draw(chances, 3), classes - 1)
     space = directions_over(public)
     points = space.embed(public)
     chosen = representatives(points, 24)
     votes = dense_votes(
-        Directions.fit(points[chosen], points[looked_at(1000)]),
+        Directions.fit(points[chosen], points[looked_at(ROWS)]),
         space.embed(private),
         labels,
         classes,
@@ -66,13 +70,13 @@ def test_chances_are_those_of_a_linear_model() -> None:
     found = linear_chances(public, noisy)
     assert found is not None
     assert np.allclose(found.sum(axis=1), 1)
-    _, chances = people(1000, 1)
+    _, chances = people(ROWS, 1)
     truth = np.stack([chances[:, 0], chances[:, 1:].sum(axis=1)], axis=1)
     # Least squares on the same records themselves, of what differs from the mean.
     space = directions_over(public)
     private, of_private = people(6000, 2)
     points = space.embed(public)
-    directions = Directions.fit(points[noisy.queries], points[looked_at(1000)])
+    directions = Directions.fit(points[noisy.queries], points[looked_at(ROWS)])
     rows = directions.codes(space.embed(private)) / GRID
     labels = np.minimum(draw(of_private, 3), 1)
     told = np.eye(2)[labels]
@@ -85,7 +89,7 @@ def test_chances_are_those_of_a_linear_model() -> None:
 
 
 def test_more_noise_is_shrunk_more_and_noise_alone_says_nothing() -> None:
-    _, chances = people(1000, 1)
+    _, chances = people(ROWS, 1)
     apart = []
     for sigma in (0.0, 20.0, 100.0):
         found = linear_chances(*summed(sigma))
@@ -103,7 +107,7 @@ def test_more_noise_is_shrunk_more_and_noise_alone_says_nothing() -> None:
 def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
     """One class is rare, and private records that lie elsewhere than the public rows."""
     rng = np.random.default_rng(1)
-    known, other = rng.normal(size=1000), rng.normal(size=1000)
+    known, other = rng.normal(size=ROWS), rng.normal(size=ROWS)
     public = Table(("x", "y"), (known, other))
     x, y = rng.normal(size=20_000), rng.normal(0.3, 1, 20_000)
     labels = (rng.random(20_000) < np.clip(0.02 + 0.01 * x, 0, 1)).astype(np.int64)
@@ -111,7 +115,7 @@ def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
     points = space.embed(public)
     chosen = representatives(points, 8)
     votes = dense_votes(
-        Directions.fit(points[chosen], points[looked_at(1000)]),
+        Directions.fit(points[chosen], points[looked_at(ROWS)]),
         space.embed(Table(("x", "y"), (x, y))),
         labels,
         2,
@@ -125,14 +129,14 @@ def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
 
 @cache
 def in_rounds(sigma: float, rounds: int, classes: int = 2) -> tuple[Table, NoisyVotes]:
-    """Return 1,000 public rows, and what 6,000 private ones answer in rounds; sigma in votes."""
-    public, _ = people(1000, 1)
+    """Return public rows, and what 6,000 private ones answer in rounds; sigma in votes."""
+    public, _ = people(ROWS, 1)
     private, likely = people(6000, 2)
     labels = np.minimum(draw(likely, 3), classes - 1)
     space = directions_over(public)
     points = space.embed(public)
     chosen = representatives(points, 24)
-    directions = Directions.fit(points[chosen], points[looked_at(1000)])
+    directions = Directions.fit(points[chosen], points[looked_at(ROWS)])
     codes, rows = directions.codes(space.embed(private)), directions.codes(points) / GRID
     drawn = np.random.default_rng(4)
     made: list[RoundCounts] = []
@@ -157,7 +161,7 @@ def in_rounds(sigma: float, rounds: int, classes: int = 2) -> tuple[Table, Noisy
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_student_takes_the_model_of_the_last_round(classes: int, tmp_path: Path) -> None:
-    _, likely = people(1000, 1)
+    _, likely = people(ROWS, 1)
     public, noisy = in_rounds(3.0, 3, classes)
     found = rounds_chances(public, noisy)
     assert found is not None
@@ -223,7 +227,7 @@ def test_a_model_that_later_rounds_confirm_is_taken_though_no_record_was_counted
     hidden = replace(noisy, earlier=(counts, *noisy.earlier[1:]))
     found = rounds_chances(public, hidden)
     assert found is not None
-    _, likely = people(1000, 1)
+    _, likely = people(ROWS, 1)
     assert np.corrcoef(found[:, 0], likely[:, 0])[0, 1] > 0.9
     louder = [replace(each, sigma=1e6) for each in hidden.earlier[1:]]
     assert rounds_chances(public, replace(hidden, sigma=1e6, earlier=(counts, *louder))) is None
@@ -380,10 +384,10 @@ def test_answers_of_their_own_are_left_apart() -> None:
 
 def test_nothing_but_noise_is_shrunk_to_almost_nothing() -> None:
     rng = np.random.default_rng(2)
-    seen = 30 * rng.normal(size=(300, 4))
+    seen = 30 * rng.normal(size=(100, 4))
     # Noise of answers that overlap is not of full rank.
     noise = np.full((4, 4), 900.0)
     seen[:] = seen[:, :1]
-    made = pooled_weights(np.full(300, 50.0), seen, noise, np.zeros((4, 4)))
+    made = pooled_weights(np.full(100, 50.0), seen, noise, np.zeros((4, 4)))
     assert np.isfinite(made).all()
     assert np.abs(made).mean() < 0.1 * np.abs(seen / 50).mean()

@@ -123,9 +123,18 @@ class Host:
 
     def resent(self) -> int:
         """Return how many TCP segments it has sent again so far."""
+        return self.counted()["TcpRetransSegs"]
+
+    def counted(self) -> dict[str, int]:
+        """Return what the kernel has counted there, of IPv4 and of IPv6 by the same names."""
         rows = [line.split() for line in self.run("cat", "/proc/net/snmp").splitlines()]
-        names, values = (row for row in rows if row[0] == "Tcp:")
-        return int(values[names.index("RetransSegs")])
+        found = {
+            names[0].rstrip(":") + name: int(value)
+            for names, values in zip(rows[::2], rows[1::2], strict=True)
+            for name, value in zip(names[1:], values[1:], strict=True)
+        }
+        six = self.run("bash", "-c", "[ ! -e /proc/net/snmp6 ] || cat /proc/net/snmp6")
+        return found | {name: int(value) for name, value in map(str.split, six.splitlines())}
 
 
 @dataclass

@@ -160,7 +160,18 @@ class Commands:
 
 @dataclass
 class Campaign(Commands):
-    """A campaign that has budget enough for all of a small public set."""
+    """A campaign over Flower that has budget enough for all of a small public set.
+
+    Its commands are forked, as imports would take most of their time. With a prefix each is a new process.
+    """
+
+    def _program(
+        self, name: str, module: str, *arguments: object, failpoint: str | None
+    ) -> Program:
+        if self.prefix:
+            return super()._program(name, module, *arguments, failpoint=failpoint)
+        words = map(str, arguments)
+        return Command(self.folder, name, module, *words, failpoint=failpoint, flower=True)
 
     def serve(
         self, public: Path, *options: str, parties: str, failpoint: str | None = None
@@ -238,7 +249,7 @@ class Play(Direct):
     def student(self) -> Program:
         """Start a student, see :func:`tests.support.world.forked.study`."""
         return self.run(
-            "student", "student", f"127.0.0.1:{self.student_port}", self.public,
+            "student", "study", f"127.0.0.1:{self.student_port}", self.public,
             self.folder / "labels.json", self.home / "student.token",
         )  # fmt: skip
 

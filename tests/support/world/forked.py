@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import sys
@@ -36,9 +37,19 @@ _PRELOADED: Final = (
     "party.teachers.training",
     "party.teachers.linear",
     "pate.features.scattering",
+    "student.cli",
     "student.session",
     "sklearn.linear_model",
+    # What a server and a party fork for Flower.
+    "flwr.superlink.cli.flower_superlink",
+    "party.flower.supernode_process",
 )
+#: The command of each role.
+_ROLES: Final = {
+    "aggregator_server": "aggregator_server.cli.main",
+    "party": "party.cli.main",
+    "student": "student.cli",
+}
 
 
 def context() -> ForkServerContext:
@@ -54,22 +65,30 @@ class Command(Program):
     Args:
         folder: for files with its output.
         name: in messages, and of those files.
-        module: ``aggregator_server``, ``party``, ``student`` or ``ledgers``, see :func:`main`.
+        module: a role's package, or ``study`` or ``ledgers``, see :func:`main`.
         arguments: its command line.
         failpoint: at which it is killed; None: none.
+        flower: whether it connects over Flower; else over the direct link.
     """
 
     _process: BaseProcess  # type: ignore[assignment]
+    _ended: int | None = None
 
     def __init__(
-        self, folder: Path, name: str, module: str, *arguments: str, failpoint: str | None = None
+        self,
+        folder: Path,
+        name: str,
+        module: str,
+        *arguments: str,
+        failpoint: str | None = None,
+        flower: bool = False,
     ) -> None:
         self._named(folder, name)
         self.log.touch()
         environment = {} if failpoint is None else {"PATE_FAILPOINT": failpoint}
         self._process = context().Process(
             target=main,
-            args=(module, list(arguments), environment, self._out, self.log),
+            args=(module, list(arguments), environment, self._out, self.log, flower),
             daemon=True,
         )
         self._process.start()
@@ -81,18 +100,25 @@ class Command(Program):
 
     @property
     def code(self) -> int | None:
-        return self._process.exitcode
+        return self._process.exitcode if self._ended is None else self._ended
 
     def pause(self, seconds: float) -> None:
         self._process.join(seconds)
 
     def sweep(self) -> None:
         super().sweep()
-        self._process.close()
+        if self._ended is None:
+            self._ended = self.code
+            self._process.close()
 
 
 def main(
-    module: str, arguments: list[str], environment: Mapping[str, str], out: Path, err: Path
+    module: str,
+    arguments: list[str],
+    environment: Mapping[str, str],
+    out: Path,
+    err: Path,
+    flower: bool,
 ) -> None:
     """Run one command: the main function of the forked process."""
     for fd, path in ((1, out), (2, err)):
@@ -101,29 +127,25 @@ def main(
         os.close(handle)
     sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False, buffering=1)
-    for name in [name for name in os.environ if name == "PATE_FAILPOINT"]:
+    for name in [name for name in os.environ if name.startswith("PATE_")]:
         del os.environ[name]
     os.environ.update(environment)
-    from tests.support.world import direct
-
-    direct.install()
     sys.argv = [module, *arguments]
+    sys.path.insert(0, "")  # as of any program: its own children leave out this entry
+    if not flower:
+        from tests.support.world import direct
+
+        direct.install()
     try:
-        if module == "aggregator_server":
-            from aggregator_server.cli.main import main as serve
-
-            serve()
-        elif module == "party":
-            from party.cli.main import main as take_part
-
-            take_part()
+        if module == "study":
+            study(*arguments)
         elif module == "ledgers":
             from party.ledger.ledger import PartyLedger
 
             for ledger in arguments:
                 PartyLedger(Path(ledger), read_only=True).verify()
         else:
-            study(*arguments)
+            importlib.import_module(_ROLES[module]).main()
     finally:
         sys.stdout.flush()
 
