@@ -152,7 +152,7 @@ def require_same_series(folder: Path, spec: CampaignSpec) -> None:
     """Check before parties come what each of them compares: that a series has one set of terms."""
 
     def terms(of: CampaignSpec) -> str:
-        votes = 1 if of.neighbour is None else of.neighbour.votes_per_patient
+        votes = of.votes_per_patient or 1
         law = "geometric" if of.delta == 0 else "gaussian"
         return f"--unit {of.unit} --votes-per-patient {votes} --noise-law {law}"
 

@@ -11,6 +11,7 @@ import errno
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import grpc
@@ -26,6 +27,7 @@ from pate.runtime.failpoints import reach
 from pate.runtime.home import STUDENT_TOKEN, new_token, same
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
+from protos.terms import packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -198,16 +200,10 @@ class _Servicer(student_pb2_grpc.StudentServicer):
         """Return the public description of the campaign."""
         del request, context
         state = self._ledger.state()
-        spec = state.spec
+        known = replace(state.spec.announced, classes=state.classes or state.spec.classes)
         return student_pb2.CampaignInfo(
-            id=bytes.fromhex(spec.id),
-            name=spec.name,
-            mechanism=spec.aggregator,
-            classes=state.classes,
-            public_set=bytes.fromhex(spec.public_set),
-            queries=spec.queries,
-            schema=spec.schema,
-            rounds=spec.rounds,
+            campaign=packed(known.text),
+            name=state.spec.name,
             phase=state.phase,
             expected=self._expected(state),
         )

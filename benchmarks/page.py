@@ -63,7 +63,9 @@ def render(results: Mapping[str, Result]) -> dict[str, str]:
         raise DataError("there are no results: run a row first")
     text = Path(__file__).with_name("page.md").read_text(encoding="utf-8")
     parts = _parts(results)
-    text = _PLACE.sub(lambda place: parts.get(place[1]) or _named(results, place[1]), text)
+    text = _PLACE.sub(
+        lambda place: parts[place[1]] if place[1] in parts else _named(results, place[1]), text
+    )
     return {PAGE: text, ROWS_BESIDE: _csv(results), **_pictures(_compared(results))}
 
 
@@ -84,10 +86,12 @@ def _parts(results: Mapping[str, Result]) -> dict[str, str]:
     def points(method: str, other: str, epsilons: Sequence[float] = every) -> str:
         return claims.each_data(claims.gaps(compared, method, other, epsilons))
 
+    rivals = claims.gaps(compared, "records", "rival", every)
+    beyond = claims.beyond(rivals) if any(each.beyond for each in rivals) else ""
     return {
         "table": _table(results),
-        "records": claims.counted(claims.gaps(compared, "records", "rival", every)),
-        "records beyond": claims.beyond(claims.gaps(compared, "records", "rival", every)),
+        "records": claims.counted(rivals),
+        "records beyond": f" Beyond the sampling error is {beyond}." if beyond else "",
         "records each": points("records", "rival"),
         "records large": points("records", "rival", [each for each in every if each >= SHOWN]),
         "teachers": claims.counted(claims.gaps(compared, "teachers", "records", every)),
@@ -104,7 +108,6 @@ def _parts(results: Mapping[str, Result]) -> dict[str, str]:
             "{:.0f}".format,
         ),
         "federated": points("fedavg-opacus", "records", [SHOWN]),
-        "federated pooled": points("fedavg-opacus", "dp-sgd", [SHOWN]),
         "alone": claims.alone(compared, every[1]) if len(every) > 1 else "",
         "small": f"{every[1]:g}" if len(every) > 1 else "",
         "records cost": _cost(compared, "records"),
@@ -145,7 +148,8 @@ def _cost(compared: Sequence[Result], method: str) -> str:
     requests = claims.span((each.exchanges for each in costs), "{:g}".format)
     return (
         f"{requests} request{'s' * (requests != '1')}, "
-        f"{claims.span((each.up + each.down for each in costs), claims.size)}"
+        f"{claims.span((each.up + each.down for each in costs), claims.size)}, "
+        f"{claims.span((each.seconds for each in costs), '{:.1f}'.format)} seconds"
     )
 
 

@@ -124,9 +124,9 @@ def _read_ahead(party: Prepared, server: Server, screen: Screen) -> None:
     # The next campaign probably has the schema of the last one; if not, the data are read again.
     found = party.own.ahead(
         Schema.of(public) if public is not None else _schema_of(last),
-        None if last is None or public is not None else last.offer.classes,
+        None if last is None or public is not None else last.offer.announced.classes,
         is_guess=public is None,
-        wanted=None if last is None else last.offer.wanted_teachers,
+        wanted=None if last is None else last.offer.announced.wanted_teachers,
         stops=_answers(server),
     )
     if found is not None:
@@ -156,10 +156,10 @@ def _answers(server: Server) -> Callable[[], bool]:
 
 def _schema_of(last: CampaignRecord | None) -> Schema | None:
     """Return the schema of the last campaign's inputs, None if it is not known."""
-    if last is None or last.offer.schema is None:
+    if last is None:
         return None
     try:
-        return Schema.parse(last.offer.schema)
+        return Schema.parse(last.offer.announced.schema)
     except SchemaError:
         return None
 

@@ -89,6 +89,27 @@ def json_value(
         raise ValueError(_DEEP) from error
 
 
+def inflated(content: bytes, most: int, dictionary: bytes) -> bytes:
+    """Return what raw deflate data unpack to.
+
+    Args:
+        content: of one stream, whole.
+        most: bytes that are unpacked.
+        dictionary: with which it was packed.
+
+    Raises:
+        ValueError: if it is no such stream, or unpacks to more.
+    """
+    reader = zlib.decompressobj(-zlib.MAX_WBITS, zdict=dictionary)
+    try:
+        found = reader.decompress(content, most + 1)
+    except zlib.error as error:
+        raise ValueError(f"it cannot be unpacked: {error}") from error
+    if len(found) > most or not reader.eof or reader.unused_data:
+        raise ValueError(f"it does not unpack to {most} bytes at most")
+    return found
+
+
 def toml_table(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
     """Return the table of a TOML text.
 

@@ -37,16 +37,17 @@ from protos.masked import (
     keys_to_wire,
 )
 from protos.pate.v1 import vote_pb2
-from protos.terms import shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pate.campaign.offer import Offer
 
 #: Most bundles in one request.
 MOST_BUNDLES: Final = 64
 
 
-def check_ahead(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> None:
+def check_ahead(request: vote_pb2.PartyRequest, offer: Offer) -> None:
     """Check one of the requests of a masked sum with bundles.
 
     Raises:
@@ -54,15 +55,15 @@ def check_ahead(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> 
     """
     what = request.WhichOneof("body")
     if what == "ask_bundles":
-        _check_ask_bundles(request.ask_bundles, campaign)
+        _check_ask_bundles(request.ask_bundles, offer)
         return
-    check(campaign.HasField("terms"), "a masked sum before the roster is complete")
-    check(not campaign.proofs, "proofs of votes are not for sums whose keys come ahead")
+    check(offer.settled is not None, "a masked sum before the roster is complete")
+    check(not offer.announced.vote_proofs, "proofs of votes are not for sums whose keys come ahead")
     match what:
         case "ask_masked_ahead":
             asked = request.ask_masked_ahead
             length(asked.attempt, ID_BYTES, "attempt")
-            check_batch(asked.batch, campaign)
+            check_batch(asked.batch, offer)
             length(asked.roster, HASH_BYTES, "the digest of a roster")
             check_names([each.party for each in asked.bundles], "a list of bundles")
             check(len(asked.bundles) <= MOST_PARTIES, f"{len(asked.bundles)} bundles in one sum")
@@ -110,23 +111,22 @@ def check_masked_ahead(said: vote_pb2.MaskedAhead) -> None:
     length(said.signature, SIGNATURE_BYTES, "the signature of masked votes")
 
 
-def consent_in(campaign: vote_pb2.Campaign) -> bool:
+def consent_in(offer: Offer) -> bool:
     """Return whether sums of a campaign with bundles take the step of consent."""
+    sums, settled = offer.announced.sums, offer.require_settled()
     return takes_consent(
-        len(campaign.terms.roster),
-        campaign.threshold,
-        campaign.colluders,
-        noisy=shares_of(campaign) is not None,
+        len(settled.roster),
+        sums.min_parties,
+        sums.colluders,
+        noisy=settled.shares() is not None,
     )
 
 
-def round_of(
-    campaign: vote_pb2.Campaign, asked: vote_pb2.AskMaskedAhead, roster: BundleRoster
-) -> Round:
+def round_of(offer: Offer, asked: vote_pb2.AskMaskedAhead, roster: BundleRoster) -> Round:
     """Return the round of a request, the same on both sides.
 
     Args:
-        campaign: checked, with its terms.
+        offer: of the campaign.
         asked: checked.
         roster: of its digest.
 
@@ -138,7 +138,7 @@ def round_of(
         for each in asked.bundles
     }
     check(asked.roster == roster.digest, "a round with bundles for another roster")
-    return Round(context_of(campaign, asked), roster, bundles, consent_in(campaign))
+    return Round(context_of(offer, asked), roster, bundles, consent_in(offer))
 
 
 def roster_to_wire(roster: BundleRoster, first: int, count: int) -> vote_pb2.AskBundles:
@@ -183,21 +183,21 @@ def bundle_to_wire(bundle: Bundle, boxes: Mapping[str, bytes]) -> vote_pb2.Bundl
     )
 
 
-def _check_ask_bundles(asked: vote_pb2.AskBundles, campaign: vote_pb2.Campaign) -> None:
-    check(not campaign.proofs, "proofs of votes are not for sums whose keys come ahead")
+def _check_ask_bundles(asked: vote_pb2.AskBundles, offer: Offer) -> None:
+    sums = offer.announced.sums
+    check(not offer.announced.vote_proofs, "proofs of votes are not for sums whose keys come ahead")
     check_names([each.party for each in asked.roster], "the roster of bundles")
     check(0 < len(asked.roster) <= MOST_PARTIES, f"a roster of {len(asked.roster)} for bundles")
     for each in asked.roster:
         length(each.identity, KEY_BYTES, "an identity")
         check_sealing(each.sealing)
     check(
-        (asked.threshold, asked.colluders) == (campaign.threshold, campaign.colluders),
+        (asked.threshold, asked.colluders) == (sums.min_parties, sums.colluders),
         "bundles for another threshold or number of colluders than the campaign's",
     )
-    if campaign.HasField("terms"):
+    if offer.settled is not None:
         check(
-            [(each.party, each.identity) for each in asked.roster]
-            == [(each.name, each.identity) for each in campaign.terms.roster],
+            {each.party: each.identity.hex() for each in asked.roster} == offer.settled.identities,
             "bundles for another roster than the campaign's",
         )
     check(0 < asked.count <= MOST_BUNDLES, f"{asked.count} bundles are asked for")

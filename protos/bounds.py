@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError, Message
 
+from pate.campaign.roster import MOST_PARTIES, MOST_TEACHERS, PARTY_NAME
 from pate.data.labels import LONGEST_CLASS_LIST, can_be_class
 from pate.encoders.description import MOST_MODEL, MOST_TOKENIZER
 from pate.errors import ProtocolError
@@ -30,10 +31,8 @@ MAX_PUBLIC_SET: Final = 2**31
 #: Most pieces of an encoder: its description, and its files.
 MAX_ENCODER_PIECES: Final = 1 + (MOST_MODEL + MOST_TOKENIZER) // PIECE_BYTES
 MAX_CLASSES: Final = 10_000
-MAX_TEACHERS: Final = 100_000
-MAX_PARTIES: Final = 1_024
-MAX_NAME: Final = 64
-MAX_SCHEMA: Final = 65_536
+MAX_TEACHERS: Final = MOST_TEACHERS
+MAX_PARTIES: Final = MOST_PARTIES
 #: A party signs its requests with the time. Seconds by which it may be ahead of the server's clock, and
 #: behind it; Flower's limits.
 CLOCK_AHEAD_S: Final = 5.0
@@ -51,25 +50,13 @@ def length(field: bytes, wanted: int, what: str) -> None:
     check(len(field) == wanted, f"{what} has {len(field)} bytes, not {wanted}")
 
 
-def line(text: str, longest: int, what: str) -> None:
-    """Check that a text can be displayed: one line, no control characters."""
-    check(
-        0 < len(text) <= longest and text.isprintable(),
-        f"a {what} that is empty, too long, or not one line of text",
-    )
-
-
 def check_name(name: str) -> None:
     """Check a party's name: only characters that are safe in a file name and on a screen.
 
     Raises:
         ProtocolError: if it is empty, too long, or has other characters.
     """
-    plain = name.isascii() and all(c.isalnum() or c in "-_." for c in name)
-    check(
-        0 < len(name) <= MAX_NAME and plain and name[0].isalnum(),
-        f"a party calls itself {name!r:.80}",
-    )
+    check(PARTY_NAME.fullmatch(name) is not None, f"a party calls itself {name!r:.80}")
 
 
 def check_names(names: Sequence[str], what: str) -> None:

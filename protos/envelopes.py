@@ -10,23 +10,21 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pate.codes import code_of
 from pate.envelopes.manifest import MOST_MESSAGES
 from pate.errors import ProtocolError, RefusedError
-from pate.exact import parse
 from pate.formats.enrolment import readable
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.printable import listed
 from protos import wire
 from protos.bounds import check
-from protos.terms import code_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pate.campaign.offer import Offer
     from pate.envelopes.file import Envelope
-    from protos.pate.v1 import vote_pb2
 
 #: What each request asks, and what leaves in the reply; {n} is the number of its queries.
 _ASKS: Final = {
@@ -75,13 +73,11 @@ class Asked:
 
     Attributes:
         offer: as the last message states it: it has most of the terms.
-        campaign: likewise.
         kinds: of its requests, in order; names of fields of ``PartyRequest``.
         queries: number of queries voted on, in each request.
     """
 
     offer: Offer
-    campaign: vote_pb2.Campaign
     kinds: tuple[str, ...]
     queries: tuple[int, ...]
 
@@ -100,7 +96,7 @@ def read_requests(envelope: Envelope) -> Asked:
         offer, request = wire.read_request(body)
         check(offer.key == manifest.key, "a request in an envelope is signed by another key")
         check(
-            request.campaign.id.hex() == manifest.campaign,
+            offer.campaign == manifest.campaign,
             "a request in an envelope is of another campaign than the envelope",
         )
         kind = request.WhichOneof("body") or ""
@@ -108,10 +104,10 @@ def read_requests(envelope: Envelope) -> Asked:
         batched = "batch" in asked.DESCRIPTOR.fields_by_name
         kinds.append(kind)
         queries.append(len(asked.batch.rows) if batched else 0)
-        last = offer, request.campaign
+        last = offer
     if last is None or len(kinds) > MOST_MESSAGES:
         raise ProtocolError("an envelope without a request")
-    return Asked(*last, tuple(kinds), tuple(queries))
+    return Asked(last, tuple(kinds), tuple(queries))
 
 
 def require_for(envelope: Envelope, party: str, pinned: bytes | None) -> None:
@@ -171,7 +167,7 @@ def cover_of(envelope: Envelope) -> Iterator[str]:
         count = f" ({times} pieces)" if times > 1 else ""
         yield f"  {wanted.format(n=queries)}{count}"
         yield f"    what leaves: {leaves}"
-    yield from _campaign_in_words(asked.campaign)
+    yield from _campaign_in_words(asked.offer)
 
 
 def _runs(asked: Asked) -> Iterator[tuple[str, int, int]]:
@@ -181,33 +177,29 @@ def _runs(asked: Asked) -> Iterator[tuple[str, int, int]]:
         yield kind, queries, count
 
 
-def _campaign_in_words(campaign: vote_pb2.Campaign) -> Iterator[str]:
-    among = neighbours_of(
-        campaign.unit, records_vote=campaign.most_votes > 0, series=campaign.series
-    )
-    how = "records vote" if campaign.most_votes else "teachers vote"
-    code = code_in(campaign).in_words
+def _campaign_in_words(offer: Offer) -> Iterator[str]:
+    campaign, settled = offer.announced, offer.settled
+    among = neighbours_of(campaign.unit, records_vote=campaign.records_vote, series=campaign.series)
+    how = "records vote" if campaign.records_vote else "teachers vote"
+    code = code_of(campaign.code).in_words
     yield (
-        f"campaign: {campaign.mechanism}, {how}{code and f', {code}'}, over a public set of "
+        f"campaign: {campaign.aggregator}, {how}{code and f', {code}'}, over a public set of "
         f"{campaign.queries} queries"
     )
-    yield f"public set: SHA-256 {campaign.public_set.hex()}"
+    yield f"public set: SHA-256 {campaign.public_set}"
     if campaign.classes:
         yield f"classes: {listed(list(campaign.classes))}"
     if campaign.series:
         yield f"series: {campaign.series}"
-    if campaign.HasField("terms"):
-        names = [member.name for member in campaign.terms.roster]
-        yield f"parties: {listed(names)}"
-        for text in dict.fromkeys(campaign.terms.mechanisms):
-            stated = parse(text, most=10_000, error=ProtocolError, what="a mechanism")
-            yield f"noise: {mechanism_in_words(stated)}"
+    if settled is not None:
+        yield f"parties: {listed(list(settled.names))}"
+        for each in dict.fromkeys(settled.mechanisms):
+            yield f"noise: {mechanism_in_words(each.to_dict())}"
     else:
         yield "parties, noise: not fixed yet; a later envelope states them before any vote"
     cost = in_words(campaign.epsilon, campaign.delta, campaign.unit, neighbours=among)
     yield f"costs, all in all: at most {cost}"
-    seen = _SEEN.get((campaign.aggregation, campaign.noise), "see the privacy statement")
-    yield f"the server sees: {seen}"
+    yield f"the server sees: {_SEEN[campaign.sums.aggregation, campaign.sums.noise]}"
 
 
 def _number(count: int, one: str, many: str) -> str:

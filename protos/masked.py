@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.codes import code_of
 from pate.masking.announced import Outline
 from pate.masking.context import VERSION, Context, Matrix, Member, Roster
 from pate.masking.keys import Keys
@@ -27,10 +28,12 @@ from protos.bounds import (
     length,
 )
 from protos.pate.v1 import vote_pb2
-from protos.terms import bits_of, code_in, digest_of, in_rounds, is_one_release
+from protos.terms import bits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from pate.campaign.offer import Offer
 
 #: Bytes of the seed of proofs, and of its hash.
 SEED_BYTES: Final = 32
@@ -39,7 +42,7 @@ MAX_BOX: Final = 512
 MAX_SHARE: Final = 128
 
 
-def check_batch(batch: vote_pb2.Batch, campaign: vote_pb2.Campaign) -> None:
+def check_batch(batch: vote_pb2.Batch, offer: Offer) -> None:
     """Check the queries that votes are requested for.
 
     Raises: ProtocolError: for none, for a repeated one, for one that is not in the public set, or
@@ -47,24 +50,22 @@ def check_batch(batch: vote_pb2.Batch, campaign: vote_pb2.Campaign) -> None:
             in rounds, for a round that there is not, or without the model that it shows.
     """
     length(batch.digest, HASH_BYTES, "batch hash")
-    check(campaign.HasField("terms"), "votes are asked for before the roster is complete")
-    count = len(batch.rows)
+    check(offer.settled is not None, "votes are asked for before the roster is complete")
+    campaign, count = offer.announced, len(batch.rows)
     check(0 < count <= campaign.queries, f"a batch of {count} queries")
-    classes = len(campaign.classes)
-    code = code_in(campaign)
+    classes, code = len(campaign.classes or ()), code_of(campaign.code)
     check(
         not code.of_teachers or count == code.places,
         f"{count} queries, but {code.places} are charged for",
     )
     check(
-        not is_one_release(campaign)
-        or (count <= MAX_MATRIX_QUERIES and count * classes <= MAX_MATRIX),
+        not campaign.one_release or (count <= MAX_MATRIX_QUERIES and count * classes <= MAX_MATRIX),
         f"a matrix of {count} queries and {classes} classes is larger than any may be",
     )
     rows = np.fromiter(batch.rows, dtype=np.uint64, count=count)
     check(int(rows.max()) < campaign.queries, "queries outside the public set")
     check(len(np.unique(rows)) == count, "a batch with a query twice")
-    if not in_rounds(campaign):
+    if not campaign.in_rounds:
         check(not batch.round and not batch.shown, "a round of a campaign that has none")
         return
     check(1 <= batch.round <= campaign.rounds, f"round {batch.round} of {campaign.rounds}")
@@ -89,18 +90,19 @@ def shown_in(batch: vote_pb2.Batch, classes: int) -> RoundModel | None:
     return model
 
 
-def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> None:
+def check_step(request: vote_pb2.PartyRequest, offer: Offer) -> None:
     """Check one of the five requests of a masked sum.
 
     Raises:
         ProtocolError: if a field is out of bounds, or a list repeats a party.
     """
-    check(campaign.HasField("terms"), "a masked sum before the roster is complete")
+    check(offer.settled is not None, "a masked sum before the roster is complete")
+    names, proofs = offer.require_settled().names, offer.announced.vote_proofs
     match request.WhichOneof("body"):
         case "ask_keys":
             length(request.ask_keys.attempt, ID_BYTES, "attempt")
-            check_batch(request.ask_keys.batch, campaign)
-            wanted = SEED_BYTES if campaign.proofs else 0
+            check_batch(request.ask_keys.batch, offer)
+            wanted = SEED_BYTES if proofs else 0
             length(request.ask_keys.seed_hash, wanted, "the hash of a seed")
         case "ask_shares":
             length(request.ask_shares.attempt, ID_BYTES, "attempt")
@@ -108,7 +110,7 @@ def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> N
             check_names([each.party for each in asked.keys], "a list of keys")
             for each in asked.keys:
                 check_keys(each.keys)
-            announced = names_from_bits(asked.announced, names_of(campaign), "a list of keys")
+            announced = names_from_bits(asked.announced, names, "a list of keys")
             check(len(asked.hashes) <= len(announced), "more hashes of keys than keys")
             for one in asked.hashes:
                 length(one, HASH_BYTES, "a hash of keys")
@@ -118,19 +120,14 @@ def check_step(request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> N
         case "ask_proof":
             length(request.ask_proof.attempt, ID_BYTES, "attempt")
             length(request.ask_proof.seed, SEED_BYTES, "a seed")
-            check(campaign.proofs, "a proof is asked for in a campaign without proofs")
+            check(proofs, "a proof is asked for in a campaign without proofs")
         case "ask_consent":
             length(request.ask_consent.attempt, ID_BYTES, "attempt")
             survivors = request.ask_consent.survivors
-            names_from_bits(survivors, names_of(campaign), "a list of survivors")
+            names_from_bits(survivors, names, "a list of survivors")
         case "ask_opening":
             length(request.ask_opening.attempt, ID_BYTES, "attempt")
             check_signatures(request.ask_opening.signatures)
-
-
-def names_of(campaign: vote_pb2.Campaign) -> tuple[str, ...]:
-    """Return the names of the roster, in its order."""
-    return tuple(each.name for each in campaign.terms.roster)
 
 
 def keys_request(
@@ -190,39 +187,37 @@ def check_unmasking(opening: vote_pb2.Opening) -> None:
             check(0 < len(share.value) <= MAX_SHARE, f"a share of {len(share.value)} bytes")
 
 
-def context_of(
-    campaign: vote_pb2.Campaign, asked: vote_pb2.AskKeys | vote_pb2.AskMaskedAhead
-) -> Context:
+def context_of(offer: Offer, asked: vote_pb2.AskKeys | vote_pb2.AskMaskedAhead) -> Context:
     """Return the common context of both sides of a masked sum.
 
     Args:
-        campaign: checked, with its terms.
+        offer: of the campaign.
         asked: the request that starts the attempt.
 
     Raises:
         ProtocolError: if there can be no such sum.
     """
-    batch = asked.batch
+    campaign, settled, batch = offer.announced, offer.require_settled(), asked.batch
     proofs = None
-    if campaign.proofs and isinstance(asked, vote_pb2.AskKeys):
-        teachers = tuple(each.teachers for each in campaign.terms.roster)
+    if campaign.vote_proofs and isinstance(asked, vote_pb2.AskKeys):
+        teachers = tuple(each.teachers for each in settled.roster)
         proofs = Proofs(teachers, asked.seed_hash)
     return Context(
         version=VERSION,
-        campaign=campaign.id,
+        campaign=bytes.fromhex(campaign.id),
         attempt=asked.attempt,
         roster=Roster(
-            tuple(Member(each.name, each.identity) for each in campaign.terms.roster),
-            campaign.threshold,
-            campaign.colluders,
+            tuple(Member(each.name, bytes.fromhex(each.identity)) for each in settled.roster),
+            campaign.sums.min_parties,
+            campaign.sums.colluders,
         ),
         matrix=Matrix(
             batch.digest,
             len(batch.rows),
-            len(campaign.classes),
-            bits_of(campaign, len(batch.rows), batch.round),
+            len(campaign.classes or ()),
+            bits_of(offer, len(batch.rows), batch.round),
         ),
-        terms=digest_of(campaign),
+        terms=offer.digest,
         proofs=proofs,
     )
 

@@ -34,15 +34,15 @@ from protos.bounds import (
     length,
     parse,
 )
-from protos.campaigns import Campaigns
 from protos.masked import check_batch, check_step
 from protos.pate.v1 import vote_pb2
+from protos.terms import Campaigns
 
 if TYPE_CHECKING:
     from pate.campaign.offer import Offer
     from pate.codes import Code
 
-VERSION: Final = 8
+VERSION: Final = 9
 _AHEAD: Final = ("ask_bundles", "ask_masked_ahead", "ask_consent_ahead", "ask_opening_ahead")
 _REPLY: Final = b"pate/v1/reply\0"
 _REQUEST: Final = b"pate/v1/request\0"
@@ -72,8 +72,8 @@ def read_request(
 
     Args:
         body: a serialised SignedRequest.
-        campaigns: that were accepted before; a request that has only the digest of one of them is
-            completed. None: there are none.
+        campaigns: that were accepted before, of which a request may have only the digest. None: there are
+            none.
 
     Raises:
         NotSentError: if it has the digest of another one.
@@ -89,13 +89,13 @@ def read_request(
         f"protocol version {request.version}, this side speaks {VERSION}",
     )
     length(request.nonce, ID_BYTES, "nonce")
-    offer = (Campaigns() if campaigns is None else campaigns).complete(signed.key, request)
-    _check_body(request)
+    offer = (Campaigns() if campaigns is None else campaigns).of(signed.key, request)
+    _check_body(request, offer)
     return offer, request
 
 
-def _check_body(request: vote_pb2.PartyRequest) -> None:
-    campaign, what = request.campaign, request.WhichOneof("body")
+def _check_body(request: vote_pb2.PartyRequest, offer: Offer) -> None:
+    campaign, what = offer.announced, request.WhichOneof("body")
     check(what is not None, "the request asks for nothing")
     if what == "public_piece":
         piece = request.public_piece
@@ -124,11 +124,11 @@ def _check_body(request: vote_pb2.PartyRequest) -> None:
             "a campaign that asked for nothing ended with queries or labels",
         )
     elif what == "ask":
-        check(campaign.aggregation == "plain", "plain votes are asked for in a masked campaign")
-        check_batch(request.ask.batch, campaign)
+        check(not campaign.sums.masked, "plain votes are asked for in a masked campaign")
+        check_batch(request.ask.batch, offer)
     elif what is not None and what.startswith("ask_"):
-        check(campaign.aggregation == "masked", "masked votes are asked for in a plain campaign")
-        (check_ahead if what in _AHEAD else check_step)(request, campaign)
+        check(campaign.sums.masked, "masked votes are asked for in a plain campaign")
+        (check_ahead if what in _AHEAD else check_step)(request, offer)
 
 
 # --- replies: party to server ----------------------------------------------------------------

@@ -67,6 +67,7 @@ class PartyProcesses:
     ) -> None:
         self._nodes = frozenset(range(parties))
         self._log = log
+        log.parent.mkdir(parents=True, exist_ok=True)  # each process opens it in its own time
         self._arrived: queue.SimpleQueue[tuple[bytes, int, bytes]] = queue.SimpleQueue()
         self._lanes: list[_Lane] = []
         try:

@@ -13,12 +13,14 @@ from pate.errors import ProtocolError, SchemaError
 from pate.formats.labels import LabelRow
 from pate.printable import printable
 from protos.pate.v1 import student_pb2 as wire
+from protos.terms import announced_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pate.campaign.announced import Announced
+
 PHASES: Final = ("gathering", "voting", "labelling", "predicting", "finished")
-_MOST_CLASSES: Final = 10_000
 _LONGEST_WARNING: Final = 1_000
 
 _SOURCES: Final = {
@@ -48,22 +50,26 @@ class Campaign:
     """The server's description of a campaign, checked against the student's public set.
 
     Attributes:
-        id: 1 to 64 bytes.
+        announced: what it is; without classes until the server knows all parties.
         name: for display.
-        mechanism: for display.
-        classes: names; empty until the server knows all parties.
-        rounds: planned rounds, 0 if that is open.
         phase: one of :data:`PHASES`.
         expected: a warning for display, if few labels are to be expected; else empty.
     """
 
-    id: bytes
+    announced: Announced
     name: str
-    mechanism: str
-    classes: tuple[str, ...]
-    rounds: int
     phase: str
     expected: str = ""
+
+    @property
+    def id(self) -> bytes:
+        """Its id, 16 bytes."""
+        return bytes.fromhex(self.announced.id)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names; empty until the server knows all parties."""
+        return self.announced.classes or ()
 
 
 @dataclass(frozen=True)
@@ -156,31 +162,22 @@ def checked_campaign(info: wire.CampaignInfo, own: PublicSet) -> Campaign:
         ProtocolError: if it cannot be one.
         SchemaError: if its public set differs from the student's.
     """
-    if not 1 <= len(info.id) <= 64 or len(info.public_set) != 32:
-        raise ProtocolError("a campaign whose identity or public set is not a hash")
-    if info.schema != own.schema:
+    announced = announced_in(info.campaign)
+    if announced.schema != own.schema:
         raise SchemaError(
-            f"the campaign's inputs are {readable(info.schema)}, the public set's are {own.schema}"
+            f"the campaign's inputs are {readable(announced.schema)}, the public set's are {own.schema}"
         )
-    if info.queries != own.queries or info.public_set != own.content_hash:
+    if announced.queries != own.queries or announced.public_set != own.content_hash.hex():
         raise SchemaError(
-            f"the campaign's public set has {info.queries} inputs and the hash "
-            f"{info.public_set.hex()[:12]}, this one {own.queries} and {own.content_hash.hex()[:12]};"
+            f"the campaign's public set has {announced.queries} inputs and the hash "
+            f"{announced.public_set[:12]}, this one {own.queries} and {own.content_hash.hex()[:12]};"
             " give --public the same files in the same order as the server has"
         )
-    classes = tuple(info.classes)
-    if len(classes) == 1 or len(classes) > _MOST_CLASSES or len(set(classes)) != len(classes):
-        raise ProtocolError(f"a campaign with {len(classes)} classes, or one of them twice")
-    if any(not name or len(name) > 200 for name in classes):
-        raise ProtocolError("a campaign with a class without a name, or with an endless one")
     if info.phase not in PHASES:
         raise ProtocolError(f"a campaign in the unknown phase {info.phase!r:.200}")
     return Campaign(
-        id=info.id,
+        announced=announced,
         name=readable(info.name),
-        mechanism=readable(info.mechanism),
-        classes=classes,
-        rounds=info.rounds,
         phase=info.phase,
         expected=printable(info.expected, _LONGEST_WARNING),
     )

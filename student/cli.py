@@ -422,7 +422,7 @@ def _follow(
     with client:
         campaign = client.campaign()
         named = repr(campaign.name) if campaign.name else campaign.id.hex()[:12]
-        screen.say(f"campaign {named}: {campaign.mechanism}")
+        screen.say(f"campaign {named}: {campaign.announced.aggregator}")
         if campaign.expected:
             screen.say(f"before the labels: {campaign.expected}", "warning")
         # Only now: a server started at the same time has created the file once it answers.
@@ -440,7 +440,7 @@ def _do_without_token(campaign: Campaign, screen: Screen) -> None:
     Raises:
         UsageError: if the campaign waits for predictions, which the server would refuse.
     """
-    if campaign.mechanism == "interactive-gnmax" and campaign.phase != "finished":
+    if campaign.announced.aggregator == "interactive-gnmax" and campaign.phase != "finished":
         raise UsageError(
             "this campaign waits for the student's predictions, and takes them with the server's "
             "token only: give --token-file with student.token of the server's home, or a copy of it"

@@ -7,6 +7,7 @@ continues an interrupted one: it reads the state of the ledger and does the miss
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aggregator_server.campaign.neighbour import Models
@@ -16,6 +17,7 @@ from aggregator_server.exchange.distribution import Distribution
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.results.statement import expected_of
 from pate.campaign.choices import NO_GUESS, Guess
+from pate.campaign.offer import Offer
 from pate.codes import code_of
 from pate.errors import UsageError
 from pate.formats.mechanism_words import mechanism_in_words
@@ -24,7 +26,6 @@ from pate.planning.forecast import classes_in_words, teachers_wanted
 from pate.runtime.failpoints import reach
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet
-from protos.terms import public_campaign, public_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,9 +56,10 @@ def exchange_of(
 
     Parties without a copy are sent the slices of the encoder of the inputs, if there are some.
     """
+    announced = replace(spec.announced, wanted_teachers=teachers_wanted(spec) or None)
     return Exchange(
         carrier,
-        public_campaign(spec, teachers_wanted(spec)),
+        Offer(key=keys.own.public_key().public_bytes_raw(), announced=announced),
         keys,
         Distribution(lambda: PackedPublicSet(inputs)),
         screen,
@@ -113,7 +115,7 @@ class Campaign:
         if state.phase == "gathering":
             self._gather()
         else:
-            self._exchange.fix_roster(state.roster, state.classes, _terms(state))
+            self._exchange.fix_roster(state.roster, state.classes, state.settled)
         self._require_labels_to_be_had()
         state = self._ledger.state()
         if state.phase != "finished" and state.missing_votes:  # it may have been closed before
@@ -178,7 +180,7 @@ class Campaign:
         classes = spec.classes or parties[0].classes
         state = self._ledger.record_roster(parties, classes)
         reach("roster-recorded")
-        self._exchange.fix_roster(state.roster, classes, _terms(state))
+        self._exchange.fix_roster(state.roster, classes, state.settled)
         self._screen.say(
             f"the roster is complete: {len(parties)} parties, "
             + ("records vote; " if spec.records_vote else f"{state.teachers} teachers; ")
@@ -261,7 +263,3 @@ class Campaign:
 
 def _which(state: CampaignState) -> str:
     return f"round {state.round} of {state.spec.rounds}"
-
-
-def _terms(state: CampaignState) -> vote_pb2.Terms:
-    return public_terms(state.roster, state.mechanisms, state.currency, state.cap)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
 import numpy as np
 
 from aggregator_server.exchange.store import EARLY
+from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError
 from pate.masking.proofs.transcript import commit_seed
 from pate.masking.ring import centred
@@ -25,11 +26,11 @@ from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_cast
 from protos import masked, wire
 from protos.bits import bits_from_names
 from protos.pate.v1 import vote_pb2
-from protos.terms import code_in, is_one_release, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pate.campaign.offer import Offer
     from pate.campaign.roster import RosterParty
     from pate.votes import Total
 
@@ -139,13 +140,14 @@ class PlainAggregation:
     """One step: every party sends its votes in the clear."""
 
     def __init__(
-        self, campaign: vote_pb2.Campaign, roster: Sequence[RosterParty], batch: Batch, least: int
+        self, campaign: Offer, roster: Sequence[RosterParty], batch: Batch, least: int
     ) -> None:
-        self._classes = len(campaign.classes)
+        self._classes = len(campaign.announced.classes or ())
         self._roster = tuple(party.name for party in roster)
         self._batch = batch
         self._least = least
-        self._code = code_in(campaign) if is_one_release(campaign) else None
+        announced = campaign.announced
+        self._code = code_of(announced.code) if announced.one_release else None
         # Only the sum is stored, not a thousand matrices.
         self._total: Counts = np.zeros((len(batch.rows), self._classes), dtype=np.int64)
         self._teachers: dict[str, int] = {}
@@ -220,7 +222,7 @@ class MaskedSteps(ABC, Generic[Opens, Masking]):
 
     def __init__(
         self,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         roster: Sequence[RosterParty],
         opens: Opens,
         masking: Masking,
@@ -287,7 +289,7 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
 
     def __init__(
         self,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         roster: Sequence[RosterParty],
         batch: Batch,
         *,
@@ -299,7 +301,7 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
         self._all_needed = all_needed
         attempt = wire.new_id()
         # Drawn for each attempt, and revealed when all masked votes are in.
-        seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.proofs else None
+        seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.announced.vote_proofs else None
         opens = vote_pb2.AskKeys(
             attempt=attempt,
             batch=batch_to_wire(batch),
@@ -308,7 +310,8 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
         self._context = masked.context_of(campaign, opens)
         masking = ServerMasking(self._context, seed=seed)
         super().__init__(campaign, roster, opens, masking, before_opening)
-        self._steps = [step for step in _ONLINE if campaign.proofs or step != "ask_proof"]
+        proofs = campaign.announced.vote_proofs
+        self._steps = [step for step in _ONLINE if proofs or step != "ask_proof"]
         self.step = self._steps[0]
 
     @property
@@ -379,7 +382,7 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
 
 
 def checked_sum(
-    campaign: vote_pb2.Campaign,
+    campaign: Offer,
     teachers: Mapping[str, int],
     residues: Counts,
     bits: int,
@@ -399,8 +402,8 @@ def checked_sum(
             and the masks hide which.
     """
     responders, most = tuple(teachers), sum(teachers.values())
-    shares = shares_of(campaign, round_)
-    loose, code = is_one_release(campaign), code_in(campaign)
+    shares = campaign.require_settled().shares(round_)
+    loose, code = campaign.announced.one_release, code_of(campaign.announced.code)
     try:
         if shares is None and not loose:
             return Sum(Histogram(residues, most), responders)

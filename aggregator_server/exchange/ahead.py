@@ -21,6 +21,7 @@ from protos.pate.v1 import vote_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from pate.campaign.offer import Offer
     from pate.campaign.roster import RosterParty
 
 _STEP: Final = {
@@ -33,7 +34,7 @@ _STATE: Final = "aggregation ahead"
 
 
 def bundle_roster(
-    campaign: vote_pb2.Campaign,
+    campaign: Offer,
     sealing: Mapping[bytes, vote_pb2.SealingKey],
     names: Mapping[str, bytes],
 ) -> BundleRoster:
@@ -57,8 +58,8 @@ def bundle_roster(
             )
             for name in sorted(names)
         ),
-        campaign.threshold,
-        campaign.colluders,
+        campaign.announced.sums.min_parties,
+        campaign.announced.sums.colluders,
     )
 
 
@@ -137,7 +138,7 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
 
     def __init__(
         self,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         roster: Sequence[RosterParty],
         asked: vote_pb2.AskMaskedAhead,
         boxes: Mapping[str, Mapping[str, bytes]],
@@ -156,7 +157,7 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
     @classmethod
     def begin(
         cls,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         roster: Sequence[RosterParty],
         batch: Batch,
         *,
@@ -272,7 +273,7 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
     @classmethod
     def restore(
         cls,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         roster: Sequence[RosterParty],
         raw: bytes,
         *,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from pate.campaign.announced import Announced
     from protos.pate.v1 import vote_pb2
 
 #: How often a party whose code raised is asked again before the batch continues without it.
@@ -74,9 +75,7 @@ class Attendance:
         refused: those of them that refused permanently, by their policy or their ledger.
     """
 
-    def __init__(
-        self, campaign: vote_pb2.Campaign, keys: Keyring, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, campaign: Announced, keys: Keyring, say: Callable[[str], None]) -> None:
         self._campaign = campaign
         self._enrolled = keys.enrolled
         self._say = say
@@ -141,7 +140,7 @@ class Attendance:
         party = DescribedParty(
             reply.party, identity.hex(), said.teachers, said.unit, tuple(said.classes)
         )
-        if self._campaign.most_votes not in (0, said.teachers):
+        if self._campaign.most_votes not in (None, said.teachers):
             raise ProtocolError(
                 f"{party.name} would cast up to {said.teachers} votes on a count, the campaign allows "
                 f"{self._campaign.most_votes}"
@@ -149,7 +148,7 @@ class Attendance:
         if not self.may_come(node, party.name, identity):
             return None
         self._require_expected(party)
-        self._welcome(node, party, said.public_set == self._campaign.public_set)
+        self._welcome(node, party, said.public_set.hex() == self._campaign.public_set)
         return party
 
     def may_come(self, node: int, name: str, identity: bytes) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.attendance import Attendance, DescribedParty
     from aggregator_server.exchange.distribution import Distribution
     from aggregator_server.exchange.outbox import Outbox, Request
+    from pate.campaign.announced import Announced
 
 #: Least seconds between requests for a description to a node that keeps reconnecting: an earlier
 #: request is still pending.
@@ -37,7 +38,7 @@ class Conversation:
     def __init__(
         self,
         outbox: Outbox,
-        campaign: vote_pb2.Campaign,
+        campaign: Announced,
         who: Attendance,
         public_set: Distribution,
         encoder: Distribution | None,
@@ -185,7 +186,7 @@ class Conversation:
                     self._wanting.discard(node)
                     self._ask_who(node)
             case "public_piece", "receipt":
-                if reply.receipt.public_set == self._campaign.public_set and request.party:
+                if reply.receipt.public_set.hex() == self._campaign.public_set and request.party:
                     self._who.has_public_set.add(request.party)
             case "finish", "farewell":
                 self.farewells.add(reply.party)

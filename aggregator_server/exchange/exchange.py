@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.aggregation import Aggregation, Steps, Sum
     from aggregator_server.exchange.carrier import Carrier
     from aggregator_server.exchange.distribution import Distribution
+    from pate.campaign.offer import Offer, Settled
     from pate.campaign.roster import RosterParty
     from pate.runtime.screen import Screen
 
@@ -65,7 +66,7 @@ class Exchange:
 
     Args:
         carrier: to all parties.
-        campaign: sent to parties; its class list and terms are set once they are known.
+        campaign: sent to parties; its roster is settled once it is known.
         keys: of the campaign.
         public_set: for parties without a copy.
         screen: for lines and progress.
@@ -77,7 +78,7 @@ class Exchange:
     def __init__(
         self,
         carrier: Carrier,
-        campaign: vote_pb2.Campaign,
+        campaign: Offer,
         keys: Keyring,
         public_set: Distribution,
         screen: Screen,
@@ -94,8 +95,10 @@ class Exchange:
         self._clock = clock
         self._public_set = public_set
         self._outbox = Outbox(carrier, campaign, keys.own)
-        self._who = who = Attendance(campaign, keys, say)
-        self._talk = Conversation(self._outbox, campaign, who, public_set, encoder, say, clock)
+        self._who = who = Attendance(campaign.announced, keys, say)
+        self._talk = Conversation(
+            self._outbox, campaign.announced, who, public_set, encoder, say, clock
+        )
 
     # --- the roster ----------------------------------------------------------------------
 
@@ -120,8 +123,8 @@ class Exchange:
             while True:
                 self.look()
                 present = [self._who.known[n] for n in self.here if names is None or n in names]
-                agreed = tuple(self.campaign.classes) or agreed_classes(present, size)
-                if agreed is not None and not self.campaign.classes:
+                agreed = self.campaign.announced.classes or agreed_classes(present, size)
+                if agreed is not None and not self.campaign.announced.classes:
                     present = self._of_these_classes(present, agreed)
                 if agreed is not None and len(present) >= size:
                     return present[:size]
@@ -158,14 +161,12 @@ class Exchange:
                 self.carrier.pause(_POLL_S)
 
     def fix_roster(
-        self, roster: Sequence[RosterParty], classes: Sequence[str], terms: vote_pb2.Terms
+        self, roster: Sequence[RosterParty], classes: Sequence[str], settled: Settled
     ) -> None:
         """Fix the parties, classes and terms: from now on only these parties are contacted."""
-        del self.campaign.classes[:]
-        self.campaign.classes.extend(classes)
-        self.campaign.terms.CopyFrom(terms)
+        self.campaign = self.campaign.settle(classes, settled)
         self._who.fix_roster(roster)
-        self._outbox.fix_terms()
+        self._outbox.fix_terms(self.campaign)
 
     def _waiting_line(
         self, present: list[DescribedParty], size: int, names: set[str] | None
@@ -181,7 +182,7 @@ class Exchange:
             more = f"; missing: {listed(self._who.unenrolled_marked(absent))}"
         if unwilling:
             more += f"; refused: {listed(sorted(unwilling))}"
-        if not self.campaign.classes and (words := differ_in_words(present, size)):
+        if not self.campaign.announced.classes and (words := differ_in_words(present, size)):
             more += f"; {words}"
         return f"waiting for parties: {len(ready | preparing)} of {size} here ({here}){more}"
 

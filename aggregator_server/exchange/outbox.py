@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from aggregator_server.exchange.carrier import Arrival
 from aggregator_server.exchange.store import STANDING
 from protos import wire
-from protos.pate.v1 import vote_pb2
-from protos.terms import digest_of
+from protos.terms import packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.aggregation import Steps
     from aggregator_server.exchange.carrier import Carrier
+    from pate.campaign.offer import Offer
+    from protos.pate.v1 import vote_pb2
 
 
 @dataclass
@@ -55,22 +56,19 @@ class Request:
 class Outbox:
     """Signs requests with the campaign's key, sends them, and matches replies to them."""
 
-    def __init__(
-        self, carrier: Carrier, campaign: vote_pb2.Campaign, key: Ed25519PrivateKey
-    ) -> None:
+    def __init__(self, carrier: Carrier, campaign: Offer, key: Ed25519PrivateKey) -> None:
         self.carrier = carrier
-        self._campaign = campaign
+        self._id = bytes.fromhex(campaign.campaign)
         # Before its terms are known: after a restart a party by envelope is asked the same again.
-        self._bare = vote_pb2.Campaign()
-        self._bare.CopyFrom(campaign)
+        self._bare = packed(campaign.text)
         self._key = key
         self._open: dict[tuple[int, bytes], Request] = {}
         self._found: dict[tuple[int, bytes], Arrival] = {}  # replies that were stored before
-        self.fix_terms()
+        self.fix_terms(campaign)
 
-    def fix_terms(self) -> None:
+    def fix_terms(self, campaign: Offer) -> None:
         """Take the campaign as it is now: each party is sent the whole once more."""
-        self._digest = digest_of(self._campaign)
+        self._packed, self._digest = packed(campaign.text), campaign.digest
         self._known: dict[int, bytes] = {}  # digest of the campaign that each node's party knows
 
     # --- what is asked -------------------------------------------------------------------
@@ -96,15 +94,15 @@ class Outbox:
         if store is not None and node in store.names:
             # Bundles are for parties and two numbers, whatever the other terms.
             ahead = about in (*STANDING, "ask_bundles")
-            message.campaign.CopyFrom(self._bare if ahead else self._campaign)
+            message.campaign = self._bare if ahead else self._packed
             message.nonce = store.nonce(message.SerializeToString(deterministic=True))
         else:
             if self._known.get(node) == self._digest:
                 request.digest = message.digest = self._digest
-                message.ClearField("campaign")
+                message.campaign = b""
             else:
                 request.sent = self._digest
-                message.campaign.CopyFrom(self._campaign)
+                message.campaign = self._packed
             message.nonce = wire.new_id()
         request.nonce = message.nonce
         if about in ("describe", "finish"):
@@ -177,9 +175,7 @@ class Outbox:
         Raises:
             ProtocolError: if it is not one.
         """
-        return wire.read_reply(
-            body, campaign=self._campaign.id, nonce=request.nonce, digest=request.digest
-        )
+        return wire.read_reply(body, campaign=self._id, nonce=request.nonce, digest=request.digest)
 
     def learns(self, request: Request, reply: vote_pb2.Reply) -> None:
         """Take it that a party knows the campaign that it was sent, if it has compared and stored it."""

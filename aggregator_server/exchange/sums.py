@@ -36,7 +36,7 @@ class SumsAhead:
         self._block = min(sums, ahead.MOST_BUNDLES)
         # A bundle is used once in all campaigns of its roster: each campaign has numbers of its own. Two
         # campaigns that meet by chance are refused by the parties.
-        campaign = hashlib.sha256(exchange.campaign.id).digest()
+        campaign = hashlib.sha256(bytes.fromhex(exchange.campaign.campaign)).digest()
         self._first = int.from_bytes(campaign[:3]) << 8
 
     @property

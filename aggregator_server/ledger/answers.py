@@ -395,7 +395,7 @@ class Release(CampaignStep):
         return NoisyVotes(queries, counts, mechanism.shares.spread(adding), mechanism.code)
 
 
-CHAIN: Final = Chain(b"pate ledger entry v1\0", b"pate ledger v1")
+CHAIN: Final = Chain(b"pate ledger entry v2\0", b"pate ledger v2")
 RULES: Final[Rules[Any]] = Rules(
     CHAIN,
     Open, Roster, Unmasking, Votes, Charging, Release, RoundEnd, Predictions, Model, Close,

@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from aggregator_server.ledger.label_table import Labels, ReleasedLabel, Source
 from pate.accounting.composition import total_cost
+from pate.campaign.offer import Settled
 from pate.campaign.order import VotedRows
+from pate.campaign.roster import Member
 from pate.errors import LedgerError, StateError
 from pate.formats.noisy_counts import NoisyVotes, RoundCounts
 from pate.mechanisms import rounds_cost
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from pate.accounting.composition import Composition
     from pate.accounting.events import Charged
+    from pate.campaign.choices import CompositionName
     from pate.campaign.roster import RosterParty
     from pate.campaign.spec import CampaignSpec
     from pate.mechanisms import Mechanism
@@ -163,6 +166,22 @@ class CampaignState:
         if self.spec.records_vote:
             return 0
         return sum(party.teachers for party in self.roster)
+
+    @property
+    def settled(self) -> Settled:
+        """What parties see of the roster and of what follows from it.
+
+        Raises:
+            StateError: before the roster is complete.
+        """
+        found = [Member(each.name, each.identity, each.teachers) for each in self.roster]
+        return Settled(
+            roster=tuple(sorted(found, key=lambda each: each.name)),
+            mechanisms=self.mechanisms,
+            composition=cast("CompositionName", self.currency.name),
+            cap=self.cap,
+            gate=self.spec.gate,
+        )
 
     @property
     def currency(self) -> Composition:

@@ -14,9 +14,8 @@ from aggregator_server.ledger import encoding
 from aggregator_server.ledger.state import CampaignState, Phase, PredictionRecord
 from pate.campaign import terms
 from pate.campaign.choices import UNITS
-from pate.campaign.neighbour_terms import require_size
 from pate.campaign.roster import RosterParty
-from pate.campaign.spec import CampaignSpec
+from pate.campaign.spec import CampaignSpec, require_size
 from pate.codes import code_of
 from pate.errors import (
     LedgerError,
@@ -119,8 +118,8 @@ class Roster(CampaignStep):
             raise SchemaError(
                 f"the parties' classes {classes} are not the campaign's {spec.classes}"
             )
-        if spec.neighbour is not None:
-            require_size(len(spec.neighbour.representatives), len(classes))
+        if spec.representatives is not None:
+            require_size(len(spec.representatives), len(classes))
         if spec.one_release:
             code_of(spec.code).answer.check_columns(classes)
         composition = terms.recorded_terms(
@@ -160,7 +159,7 @@ class Roster(CampaignStep):
                     f"the campaign protects each {spec.unit}, but {party.name} keeps only each "
                     f"{party.unit} within one teacher: it must name its group column"
                 )
-            if spec.neighbour is not None and party.teachers != spec.neighbour.most_votes:
+            if spec.most_votes not in (None, party.teachers):
                 raise LedgerError(
                     f"{party.name} has another bound on votes per count than the campaign"
                 )

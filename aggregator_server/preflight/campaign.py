@@ -127,8 +127,8 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
     teachers = options.expected_teachers or (wanted or TEACHERS_EACH) * spec.wanted_parties
     each = -(-teachers // spec.wanted_parties)
     votes = each if spec.unit == "party" else 1
-    if spec.neighbour is not None:
-        votes = spec.neighbour.votes_per_patient
+    if spec.votes_per_patient is not None:
+        votes = spec.votes_per_patient
     mechanisms = resolve(spec, teachers, votes)
     composition = composition_of(spec, mechanisms)
     cap = budget(spec, mechanisms, composition)

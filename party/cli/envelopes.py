@@ -64,10 +64,10 @@ def train(options: EnvelopeOptions) -> None:
     ):
         require_for(envelope, party.name, party.pinned)
         asked = read_requests(envelope)
-        party.voter().prepare(asked.offer, asked.campaign)
+        party.voter().prepare(asked.offer)
         screen.say("ready: no teacher is left to train for this campaign")
     if options.as_json:
-        print_json({"party": party.name, "campaign": asked.campaign.id.hex()})
+        print_json({"party": party.name, "campaign": asked.offer.campaign})
 
 
 @takes(WatchOptions)

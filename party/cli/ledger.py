@@ -182,17 +182,16 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
     from pate.formats.privacy_statement import in_words, neighbours_of
 
     offer = record.offer
+    announced = offer.announced
     yield f"campaign {offer.campaign}, joined {record.joined_at}"
     yield f"  signed by the key {readable(offer.key)}"
     yield (
-        f"  asked: {offer.aggregator} over a public set of {_number(offer.public_queries, 'query')}"
-        f", {_number(offer.rounds, 'round')}"
+        f"  asked: {announced.aggregator} over a public set of {_number(announced.queries, 'query')}"
+        f", {_number(announced.rounds, 'round')}"
     )
-    if offer.roster is not None:
-        yield (
-            f"  with {_number(len(offer.roster), 'party')} ({', '.join(offer.roster)}), "
-            f"{_who_votes(offer)}"
-        )
+    if offer.settled is not None:
+        names = offer.settled.names
+        yield (f"  with {_number(len(names), 'party')} ({', '.join(names)}), {_who_votes(offer)}")
     yield f"  left: {_votes_in_words(record)}"
     for survivors, batches, queries in _openings(record):
         yield (
@@ -204,25 +203,28 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"  envelope {file.number} answered {file.at}, by a file of "
             f"{_number(file.size, 'byte')} with SHA-256 {file.digest}"
         )
-    if offer.series is not None:
+    if announced.series is not None:
         cast = _number(record.units, "vote") if record.batches else "no vote"
-        yield f"  of the series {offer.series}, with {cast} of our {offer.unit}s"
+        yield f"  of the series {announced.series}, with {cast} of our {announced.unit}s"
     among = neighbours_of(
-        offer.unit, records_vote=offer.records_vote, series=offer.series, code=offer.code
+        announced.unit,
+        records_vote=announced.records_vote,
+        series=announced.series,
+        code=announced.code,
     )
-    yield f"  promised: {in_words(offer.epsilon, offer.delta, offer.unit, neighbours=among)}"
+    yield f"  promised: {in_words(announced.epsilon, announced.delta, announced.unit, neighbours=among)}"
     if record.ending is not None and record.ending.cause:
         yield (
             f"  ended {record.ending.at}, before it asked for votes: {EARLY_ENDS[record.ending.cause]}"
         )
     elif record.ending is not None:
-        end, answer = record.ending, code_of(offer.code).answer
+        end, answer = record.ending, code_of(announced.code).answer
         released = _number(end.labels_released, "label")
         if not answer.labelled:
             released = answer.release_in_words(end.labels_released, end.queries_asked)
         yield (
             f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, {released} released, "
-            f"at most {in_words(end.epsilon, end.delta, offer.unit, neighbours=among)}"
+            f"at most {in_words(end.epsilon, end.delta, announced.unit, neighbours=among)}"
         )
     yield from _own_figures(record.totals, delta)
 
@@ -244,8 +246,8 @@ def _by_series(campaigns: Iterable[CampaignRecord]) -> list[list[CampaignRecord]
     """Return the campaigns of each series in which votes of ours have left, in order."""
     found: dict[tuple[bytes, str], list[CampaignRecord]] = {}
     for each in campaigns:
-        if each.offer.series is not None and each.batches:
-            found.setdefault((each.offer.key, each.offer.series), []).append(each)
+        if each.offer.announced.series is not None and each.batches:
+            found.setdefault((each.offer.key, each.offer.announced.series), []).append(each)
     return list(found.values())
 
 
@@ -256,25 +258,24 @@ def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Itera
     offer = campaigns[0].offer
     figure = cumulative_epsilon([each.totals for each in campaigns], delta)
     yield (
-        f"series {offer.series}: {_number(len(campaigns), 'campaign')} signed by the key "
+        f"series {offer.announced.series}: {_number(len(campaigns), 'campaign')} signed by the key "
         f"{readable(offer.key)}"
     )
     units = sum(each.units for each in campaigns)
     yield (
         f"  who has voted in it does not vote in it again: {_number(units, 'vote')} of our "
-        f"{offer.unit}s so far"
+        f"{offer.announced.unit}s so far"
     )
     yield f"  the whole series, by our own accountant: {figure.in_words}"
 
 
 def _who_votes(offer: Offer) -> str:
-    if not offer.records_vote:
-        how = code_of(offer.code).in_words
-        return _number(offer.teachers or 0, "teacher") + (how and f", {how}")
-    each, where = offer.teachers_each, code_of(offer.code).in_words
-    return f"records vote{where and f', {where}'}" + (
-        f", at most {max(each)} of a party on a count" if each else ""
-    )
+    announced, how = offer.announced, code_of(offer.announced.code).in_words
+    if not announced.records_vote:
+        teachers = 0 if offer.settled is None else offer.settled.teachers
+        return _number(teachers, "teacher") + (how and f", {how}")
+    most = f", at most {announced.most_votes} of a party on a count"
+    return f"records vote{how and f', {how}'}{most}"
 
 
 def _votes_in_words(record: CampaignRecord) -> str:
@@ -285,7 +286,7 @@ def _votes_in_words(record: CampaignRecord) -> str:
         ("masked", "distributed"): "masked, with a noise share: nobody saw our votes alone, the "
         "server their noisy sum",
         ("plain", "central"): "plain: the server saw our vote vectors",
-    }[record.offer.sums.aggregation, record.offer.sums.noise]
+    }[record.offer.announced.sums.aggregation, record.offer.announced.sums.noise]
     times = sum(len(each.answered_at) for each in record.batches)
     again = times - len(record.batches)
     first, last = (
@@ -333,7 +334,7 @@ def _series_json(campaigns: Sequence[CampaignRecord], delta: Delta) -> dict[str,
     from party.ledger.accountant import cumulative_epsilon
 
     return {
-        "name": campaigns[0].offer.series,
+        "name": campaigns[0].offer.announced.series,
         "key": campaigns[0].offer.key.hex(),
         "campaigns": [each.offer.campaign for each in campaigns],
         "own_figure": _figure_json(cumulative_epsilon([each.totals for each in campaigns], delta)),

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from party.ledger.synthesis import Synthesis
     from pate.accounting.composition import Composition
+    from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
     from pate.storage.hash_chain import Entry, Json
 
@@ -127,7 +128,7 @@ def cumulative_epsilon(
     """Return the epsilon of all answers, one total a campaign, and all releases of synthetic rows."""
     counted = [each for each in totals if each.asked]
     rows = [each for each in syntheses if not each.free]
-    offers = [each.offer for each in counted]
+    offers = [each.offer.announced for each in counted]
     units: list[str] = [each.unit for each in offers]
     units.extend(filter(None, [unit_of(rows)]))
     unit = min(units, key=UNITS.index, default=UNITS[0])
@@ -152,13 +153,13 @@ def at_promised_delta(totals: Totals) -> Figure | None:
     No part of delta is set aside here, but for a campaign that may fail outright with all of it.
     """
     offer = totals.offer
-    if not offer.delta:
+    if not offer.announced.delta:
         return None
     failing = Fraction(0 if _countable(offer) else 1)
-    return cumulative_epsilon([totals], Delta(offer.delta, failing))
+    return cumulative_epsilon([totals], Delta(offer.announced.delta, failing))
 
 
-def _neighbours(unit: str, offers: Sequence[Offer]) -> str:
+def _neighbours(unit: str, offers: Sequence[Announced]) -> str:
     """Return the adjacency that all of these campaigns cover, in words.
 
     An altered record is covered if records vote, and if the unit is a party; not if teachers vote,
@@ -171,31 +172,31 @@ def _neighbours(unit: str, offers: Sequence[Offer]) -> str:
     return neighbours_of(unit, records_vote=voting, code=removed)
 
 
-def _is_removed(offer: Offer) -> bool:
+def _is_removed(campaign: Announced) -> bool:
     """Whether a campaign's price is that of a unit that is added or removed with all its teachers."""
-    return adjacency_for(code_of(offer.code), offer.unit) == "remove"
+    return adjacency_for(code_of(campaign.code), campaign.unit) == "remove"
 
 
 def cost_of(totals: Totals, composition: Composition) -> Fraction:
     """Return an upper bound on the cost of the answers to one campaign; AccountingError if it has none."""
     offer = totals.offer
-    if offer.mechanisms is None or offer.cap is None:
+    if offer.settled is None:
         raise AccountingError(f"the terms of campaign {offer.campaign[:8]} are not known")
-    if offer.sums.distributed:
+    if offer.announced.sums.distributed:
         # Each unmasked batch shows the server its noisy sums, whatever the cap.
         return offer.whole_cost(composition, totals.asked)
     # The cap is in the campaign's own currency, and bounds rho in each: mu^2/2 does by definition, and
     # no divergence exceeds a pure epsilon.
-    answers = offer.rounds * min(totals.asked, offer.public_queries)
-    return min(offer.cap, offer.whole_cost(composition, answers))
+    answers = offer.announced.rounds * min(totals.asked, offer.announced.queries)
+    return min(offer.settled.cap, offer.whole_cost(composition, answers))
 
 
 def _countable(offer: Offer) -> bool:
+    settled = offer.settled
     return (
-        offer.mechanisms is not None
-        and offer.cap is not None
-        and offer.composition not in (None, Gate.name)
-        and all(_ZCDP.supports(event) for each in offer.mechanisms for event in each.worst)
+        settled is not None
+        and settled.composition != Gate.name
+        and all(_ZCDP.supports(event) for each in settled.mechanisms for event in each.worst)
     )
 
 
@@ -212,25 +213,31 @@ def _of_campaigns(counted: Iterable[Totals], *, within: bool) -> Iterable[Spent]
     found: dict[tuple[bytes, str], Spent] = {}
     for each in counted:
         offer, spent = each.offer, _of_campaign(each, within=within)
-        alone = offer.series is None or not _countable(offer)
-        name = offer.key, f"campaign {offer.campaign}" if alone else f"series {offer.series}"
+        alone = offer.announced.series is None or not _countable(offer)
+        name = (
+            offer.key,
+            f"campaign {offer.campaign}" if alone else f"series {offer.announced.series}",
+        )
         found[name] = found[name].or_more(spent) if name in found else spent
     return found.values()
 
 
 def _of_campaign(totals: Totals, *, within: bool) -> Spent:
     offer = totals.offer
-    steps = 2 if within and _is_removed(offer) else 1
+    steps = 2 if within and _is_removed(offer.announced) else 1
     if not _countable(offer):
-        epsilon, delta = Fraction(offer.epsilon), Fraction(offer.delta)
+        epsilon, delta = Fraction(offer.announced.epsilon), Fraction(offer.announced.delta)
         if steps == 2:  # of both together delta is at most that of one times 1 + exp(epsilon)
-            delta *= 1 + Fraction(math.nextafter(math.exp(min(offer.epsilon, 700)), math.inf))
+            delta *= 1 + Fraction(
+                math.nextafter(math.exp(min(offer.announced.epsilon, 700)), math.inf)
+            )
         return Spent.promised(steps * epsilon, min(delta, Fraction(1)))
+    composition = offer.require_settled().composition
     # Of Gaussian noise the cost is the square of the distance.
     return Spent.concentrated(
         steps**2 * cost_of(totals, _ZCDP),
-        gaussian=steps**2 * cost_of(totals, _GDP) if offer.composition == Gdp.name else None,
-        pure=cost_of(totals, _PURE) if offer.composition == Pure.name else None,
+        gaussian=steps**2 * cost_of(totals, _GDP) if composition == Gdp.name else None,
+        pure=cost_of(totals, _PURE) if composition == Pure.name else None,
     )
 
 

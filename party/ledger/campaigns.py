@@ -156,11 +156,11 @@ class Campaign:
                 f"our data or settings have changed since we first voted in campaign {name}: "
                 "other votes on the same queries would reveal the change"
             )
-        if given.offer.in_rounds:
+        if given.offer.announced.in_rounds:
             self._check_round(given, batch)
-        elif given.offer.one_release and self.batches and not again:
+        elif given.offer.announced.one_release and self.batches and not again:
             who, why = ("records", "each record votes once")
-            if not given.offer.records_vote:
+            if not given.offer.announced.records_vote:
                 who, why = ("teachers", "its votes are released once")
             raise RefusedError(
                 f"campaign {name} had the votes of our {who} on other queries before: {why}"
@@ -170,7 +170,7 @@ class Campaign:
 
     def _check_round(self, given: Given, batch: str) -> None:
         """Check that each round has one model ever, and that no earlier round comes after a later one."""
-        name, rounds, number = given.offer.campaign[:8], given.offer.rounds, given.round
+        name, rounds, number = given.offer.campaign[:8], given.offer.announced.rounds, given.round
         if not 1 <= number <= rounds:
             raise RefusedError(f"campaign {name} has no round {number} of {rounds}")
         if batch in self.batches:
@@ -190,7 +190,7 @@ class Campaign:
             raise RefusedError(
                 f"batch {batch[:8]} is to be unmasked, but we never voted on these queries"
             )
-        if not self.offer.sums.masked:
+        if not self.offer.announced.sums.masked:
             raise RefusedError("votes that are not masked need no unmasking")
         record = self.batches[batch]
         if self.ending is not None and record.survivors is None:
@@ -203,7 +203,7 @@ class Campaign:
                 "two sums would reveal votes"
             )
         opened = [each.survivors for each in self.batches.values() if each.survivors is not None]
-        if self.offer.in_rounds:
+        if self.offer.announced.in_rounds:
             # Each sum has noise of its own, which is charged; who is lost is lost for all later rounds.
             if all(set(survivors) <= set(each) for each in opened):
                 return

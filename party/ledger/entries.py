@@ -198,7 +198,7 @@ class Answered(Step["LedgerState"]):
         )
         if self.units and state.voted(given.offer, self.units, seq):
             raise RefusedError(
-                f"units of ours have voted in another campaign of series {given.offer.series!r}: "
+                f"units of ours have voted in another campaign of series {given.offer.announced.series!r}: "
                 "each votes once"
             )
         if not allow_other:
@@ -342,7 +342,7 @@ def _check_digests(*digests: str) -> None:
         raise ProtocolError("a digest is 32 bytes")
 
 
-CHAIN: Final = Chain(b"pate party ledger entry v1\0", b"pate party ledger v1")
+CHAIN: Final = Chain(b"pate party ledger entry v2\0", b"pate party ledger v2")
 RULES: Final[Rules[LedgerState]] = Rules(
     CHAIN,
     Described, Answered, Unmasked, Ended, Sent, Lost, Bound, BundlesMade, BundleUsed, Synthesis, Spent,

@@ -351,7 +351,7 @@ class PartyLedger:
                 f"votes on batch {answer.batch.hex()[:8]} of campaign {name} have left {MOST_AGAIN:,} "
                 "times: no more"
             )
-        most = MOST_ASKED * offer.rounds * offer.public_queries
+        most = MOST_ASKED * offer.announced.rounds * offer.announced.queries
         if record is None and current.asked + len(answer.hashes) > most:
             raise RefusedError(
                 f"campaign {name} has asked for votes on {current.asked:,} queries in all its batches, "

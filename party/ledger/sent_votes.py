@@ -81,12 +81,15 @@ class Given:
     @property
     def masked(self) -> bool:
         """Whether the server got them only in a sum."""
-        return self.offer.sums.masked
+        return self.offer.announced.sums.masked
 
     def alike(self, other: Given) -> bool:
         """Return whether a common query has the same votes, from the same data."""
         # The difference between votes of teachers and of records reveals no votes.
-        return self.offer.records_vote == other.offer.records_vote and self.matrix == other.matrix
+        return (
+            self.offer.announced.records_vote == other.offer.announced.records_vote
+            and self.matrix == other.matrix
+        )
 
     def of_other_units(self, other: Given) -> bool:
         """Return whether both are noisy, and no unit's vote is in both: campaigns of one series.
@@ -96,8 +99,8 @@ class Given:
         """
         return (
             self.offer.continues(other.offer)
-            and self.offer.sums.distributed
-            and other.offer.sums.distributed
+            and self.offer.announced.sums.distributed
+            and other.offer.announced.sums.distributed
         )
 
 
@@ -109,23 +112,27 @@ def matrix_of(offer: Offer, batch: str) -> str:
     vote for a class it is empty: their votes on a query depend on nothing else. For several labels
     they depend on how many of them count, and in one release for a class on all queries, too.
     """
-    if not offer.one_release:
+    announced = offer.announced
+    if not announced.one_release:
         return ""
-    if not offer.records_vote and not code_of(offer.code).answer.of:
-        text = json.dumps([batch, offer.public_set, sorted(offer.classes or ()), offer.code])
+    if not announced.records_vote and not code_of(announced.code).answer.of:
+        text = json.dumps(
+            [batch, announced.public_set, sorted(announced.classes or ()), announced.code]
+        )
         return hashlib.sha256(b"pate teachers at once v1\0" + text.encode()).hexdigest()
-    if not offer.records_vote:
-        of_labels = json.dumps([code_of(offer.code).answer.most])
+    if not announced.records_vote:
+        of_labels = json.dumps([code_of(announced.code).answer.most])
         return hashlib.sha256(b"pate teacher labels v1\0" + of_labels.encode()).hexdigest()
-    of_patient = min((each.votes_per_unit for each in offer.mechanisms or ()), default=None)
-    code = () if offer.code == NEAREST else (offer.code,)
+    settled = offer.settled
+    of_patient = None if settled is None else settled.votes_per_unit
+    code = () if announced.code == NEAREST else (announced.code,)
     text = json.dumps(
         [
             batch,
-            offer.public_set,
-            sorted(offer.classes or ()),
-            of_patient if offer.unit == "patient" else None,
-            sorted(set(offer.teachers_each or ())),
+            announced.public_set,
+            sorted(announced.classes or ()),
+            of_patient if announced.unit == "patient" else None,
+            [] if settled is None else sorted({each.teachers for each in settled.roster}),
             *code,
         ]
     )
@@ -187,7 +194,7 @@ def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
     number have other tags, so a change of them could not be seen.
     """
     for each in sharing:
-        same_kind = each.offer.records_vote == mine.offer.records_vote
+        same_kind = each.offer.announced.records_vote == mine.offer.announced.records_vote
         if mine.of_other_units(each):
             continue
         if mine.masked and each.masked and same_kind and each.source != mine.source:
@@ -196,8 +203,10 @@ def check_sources(mine: Given, sharing: Iterable[Given]) -> None:
                 "other data or settings of ours than now: the difference of two sums would "
                 "reveal the change; repeat_queries = 'allow' would permit it"
             )
-        of_labels = same_kind and not mine.offer.records_vote and each.matrix != mine.matrix
-        if of_labels and mine.offer.sums.exact and each.offer.sums.exact:
+        of_labels = (
+            same_kind and not mine.offer.announced.records_vote and each.matrix != mine.matrix
+        )
+        if of_labels and mine.offer.announced.sums.exact and each.offer.announced.sums.exact:
             raise RefusedError(
                 f"campaign {each.offer.campaign[:8]} had votes on one of these queries for an exact "
                 "sum, with another number of labels: such votes cannot be compared, and the "
@@ -214,12 +223,12 @@ def check_views(mine: Given, others: Iterable[Given]) -> None:
     that makes all deep images black removes the information of the only party with such images,
     while the others' queries need differ in only a pixel.
     """
-    if not (mine.offer.sums.exact and mine.view):
+    if not (mine.offer.announced.sums.exact and mine.view):
         return
     for each in others:
-        same_kind = each.offer.records_vote == mine.offer.records_vote
+        same_kind = each.offer.announced.records_vote == mine.offer.announced.records_vote
         same_kind = same_kind and each.view.startswith(_IMAGES) == mine.view.startswith(_IMAGES)
-        if each.offer.sums.exact and same_kind and each.view not in ("", mine.view):
+        if each.offer.announced.sums.exact and same_kind and each.view not in ("", mine.view):
             raise RefusedError(
                 f"campaign {each.offer.campaign[:8]} had votes of ours for an exact sum, and "
                 "our data had other columns, or our images another window: on the same queries "
@@ -296,7 +305,7 @@ class How:
     @classmethod
     def of(cls, survivors: Sequence[str], offer: Offer, source: str) -> How:
         """Return whose votes are in a sum of a campaign."""
-        keys = dict(zip(offer.roster or (), offer.identities or (), strict=False))
+        keys = {} if offer.settled is None else offer.settled.identities
         text = json.dumps([[name, keys.get(name, "")] for name in survivors])
         return cls(hashlib.sha256(text.encode()).digest(), source)
 
@@ -320,8 +329,8 @@ def check_unmasking(
     """
     for each in earlier:
         # The difference between votes of teachers and of records reveals no votes.
-        if each.offer.records_vote == offer.records_vote:
-            if offer.sums.distributed and offer.continues(each.offer):
+        if each.offer.announced.records_vote == offer.announced.records_vote:
+            if offer.announced.sums.distributed and offer.continues(each.offer):
                 continue  # noisy sums of a series, in which no unit votes twice
             same = each.offer.campaign == offer.campaign
             _check_query(offer, batch, how, each, allow=allow_other and not same)
@@ -355,7 +364,7 @@ def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow:
             "difference of two sums would reveal votes"
             + ("" if same else "; repeat_queries = 'allow' would permit it")
         )
-    if same and earlier.batch != batch and offer.sums.distributed:
+    if same and earlier.batch != batch and offer.announced.sums.distributed:
         raise RefusedError(
             f"a query of batch {batch[:8]} was unmasked in batch {earlier.batch[:8]} before: "
             "two noisy sums of the same votes are less private than one; if the public set has "
@@ -365,4 +374,4 @@ def _check_query(offer: Offer, batch: str, how: How, earlier: Earlier, *, allow:
 
 def exact_records(offer: Offer) -> bool:
     """Return whether the sums of a campaign are records' votes without noise."""
-    return offer.records_vote and not offer.sums.distributed
+    return offer.announced.records_vote and not offer.announced.sums.distributed

@@ -74,7 +74,8 @@ def check_series(
     others: Iterable[tuple[Offer, UnitVotes | None, bool]],
 ) -> None:
     """Check an answer against the other campaigns of its series; for its votes see ``LedgerState.voted``."""
-    if (offer.series is None) != (units is None):
+    announced = offer.announced
+    if (announced.series is None) != (units is None):
         raise ProtocolError("the units that vote are stated in a series, and only there")
     if units is None:
         return
@@ -88,25 +89,35 @@ def check_series(
             continue
         if forgotten:
             raise RefusedError(
-                f"entries of our ledger were lost after we had voted in series {offer.series!r}: who "
+                f"entries of our ledger were lost after we had voted in series {announced.series!r}: who "
                 "voted then could vote again. Take part in a new series, whose cost adds up"
             )
-        if (earlier.unit, earlier.votes_per_unit) != (offer.unit, offer.votes_per_unit):
+        before_votes, votes = _charged(earlier), _charged(offer)
+        if (earlier.announced.unit, before_votes) != (announced.unit, votes):
             raise RefusedError(
-                f"series {offer.series!r} protects each {earlier.unit} with "
-                f"{earlier.votes_per_unit} of its votes, campaign {offer.campaign[:8]} each "
-                f"{offer.unit} with {offer.votes_per_unit}: it needs a series of its own"
+                f"series {announced.series!r} protects each {earlier.announced.unit} with "
+                f"{before_votes} of its votes, campaign {offer.campaign[:8]} each "
+                f"{announced.unit} with {votes}: it needs a series of its own"
             )
-        if earlier.composition != offer.composition:
+        was, now = _composition(earlier), _composition(offer)
+        if was != now:
             raise RefusedError(
-                f"series {offer.series!r} adds up its costs in {earlier.composition!r}, campaign "
-                f"{offer.campaign[:8]} in {offer.composition!r}, and no epsilon of either covers both: it "
-                f"needs {_KEEPS.get(earlier.composition or '', 'the same noise')}, or a series of its own"
+                f"series {announced.series!r} adds up its costs in {was!r}, campaign "
+                f"{offer.campaign[:8]} in {now!r}, and no epsilon of either covers both: it "
+                f"needs {_KEEPS.get(was or '', 'the same noise')}, or a series of its own"
             )
         if voted.known_by != units.known_by:
             raise RefusedError(
-                f"in series {offer.series!r} our {offer.unit}s were known in another way: the "
+                f"in series {announced.series!r} our {announced.unit}s were known in another way: the "
                 "columns of the campaign, --label, --group, --decimal, --thousands or --missing have "
                 "changed, or shard.key was lost; who has voted could vote again. Restore what it was, or "
                 "take part in a new series, whose cost adds up"
             )
+
+
+def _charged(offer: Offer) -> int | None:
+    return None if offer.settled is None else offer.settled.votes_per_unit
+
+
+def _composition(offer: Offer) -> str | None:
+    return None if offer.settled is None else offer.settled.composition

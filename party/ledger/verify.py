@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from party.ledger.campaigns import CampaignRecord
-    from pate.campaign.offer import Offer
+    from pate.campaign.offer import Offer, Settled
 
 #: Relative tolerance between two builds of the same formulas.
 _SAME: Final = 1e-9
@@ -92,22 +92,26 @@ def _ill_formed(said: PrivacyStatement) -> Iterator[Check]:
 
 
 def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
-    offer = ours.offer
-    yield same("unit", said.unit, offer.unit)
+    offer, settled = ours.offer, ours.offer.settled
+    announced = offer.announced
+    yield same("unit", said.unit, announced.unit)
     among = neighbours_of(
-        offer.unit, records_vote=offer.records_vote, series=offer.series, code=offer.code
+        announced.unit,
+        records_vote=announced.records_vote,
+        series=announced.series,
+        code=announced.code,
     )
     adjacency = adjacency_of(
-        offer.unit,
-        records_vote=offer.records_vote,
-        series=offer.series is not None,
-        code=offer.code,
+        announced.unit,
+        records_vote=announced.records_vote,
+        series=announced.series is not None,
+        code=announced.code,
     )
-    if said.series is not None or offer.series is not None:
-        yield same("series", said.series, offer.series, lambda name: shown(name or "none"))
+    if said.series is not None or announced.series is not None:
+        yield same("series", said.series, announced.series, lambda name: shown(name or "none"))
     if said.series_key is not None:
         yield same("series' server", said.series_key, offer.key.hex())
-    ours_is, theirs = encoder_in(offer.schema), ENCODER.search(said.encoder or "")
+    ours_is, theirs = encoder_in(announced.schema), ENCODER.search(said.encoder or "")
     if ours_is or said.encoder is not None:
         named = theirs[1] if theirs else ""
         yield same("encoder", named, ours_is, lambda digest: digest[:8] or "none")
@@ -117,14 +121,14 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         adjacency,
         lambda text: among if text == adjacency else shown(text),
     )
-    yield same("delta", said.delta, offer.delta)
-    yield same("aggregation", said.aggregation, offer.sums.aggregation)
+    yield same("delta", said.delta, announced.delta)
+    yield same("aggregation", said.aggregation, announced.sums.aggregation)
     mode = said.noise.partition(": ")[0]
-    if mode != offer.sums.noise:
-        yield same("noise", said.noise, f"{offer.sums.noise}: …")
-    elif offer.settled:
-        yield same("noise", said.noise, _noise_in_words(offer))
-    if not offer.settled:
+    if mode != announced.sums.noise:
+        yield same("noise", said.noise, f"{announced.sums.noise}: …")
+    elif settled is not None:
+        yield same("noise", said.noise, _noise_in_words(settled))
+    if settled is None:
         # As after missing the roster: there is nothing to compare with.
         yield Check(
             "terms",
@@ -136,36 +140,37 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     yield same(
         "teachers",
         said.teachers,
-        0 if offer.records_vote else offer.teachers,
+        0 if announced.records_vote else settled.teachers,
         lambda count: shown(count or "none: records vote themselves"),
     )
     steps, gate = _without_gate(said)
-    if offer.gate is not None:
-        signed = {name: value for name, value in offer.gate.to_dict().items() if name != "event"}
+    if settled.gate is not None:
+        signed = {name: value for name, value in settled.gate.to_dict().items() if name != "event"}
         yield same("gate", gate, {"mechanism": Gate.name, **signed})
     yield same(
         "mechanism",
         steps,
-        [dict(each.to_dict()) for each in offer.mechanisms or ()],
+        [dict(each.to_dict()) for each in settled.mechanisms],
         lambda each: shown(mechanism_in_words(each)),
     )
-    yield same("composition", said.composition, offer.composition, _composition_in_words)
-    yield same("cap", said.cap, str(offer.cap), _roughly)
+    yield same("composition", said.composition, settled.composition, _composition_in_words)
+    yield same("cap", said.cap, str(settled.cap), _roughly)
 
 
 def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
-    offer = ours.offer
+    offer, settled = ours.offer, ours.offer.settled
+    announced = offer.announced
     yield compared(
         "announced epsilon",
-        said.epsilon <= offer.epsilon * (1 + _SAME),
+        said.epsilon <= announced.epsilon * (1 + _SAME),
         said.epsilon,
-        offer.epsilon,
-        f"{rounded_up(said.epsilon)}; {rounded_up(offer.epsilon)} was announced at most",
+        announced.epsilon,
+        f"{rounded_up(said.epsilon)}; {rounded_up(announced.epsilon)} was announced at most",
     )
-    if offer.cap is None:
+    if settled is None:
         return
     try:
-        worth = _composition(said).epsilon(offer.cap, offer.delta)
+        worth = _composition(said).epsilon(settled.cap, announced.delta)
     except (PateError, ValueError, ArithmeticError) as error:
         # A gate comes from the statement, and its parameters may be invalid.
         yield Check("epsilon", "differs", f"the cap cannot be worked out: {shown(error)}")
@@ -175,7 +180,7 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         math.isclose(said.epsilon, worth, rel_tol=_SAME),
         said.epsilon,
         worth,
-        f"{rounded_up(said.epsilon)} is what the cap converts to at delta {offer.delta:g}",
+        f"{rounded_up(said.epsilon)} is what the cap converts to at delta {announced.delta:g}",
     )
     try:
         realised, least = fraction_from_text(said.realised), _least_cost(said, offer)
@@ -184,9 +189,9 @@ def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         return
     yield compared(
         "realised cost",
-        least <= realised <= offer.cap,
+        least <= realised <= settled.cap,
         realised,
-        f"a cap of {shown(offer.cap)}; {said.queries_asked} asked and {said.labels_released} "
+        f"a cap of {shown(settled.cap)}; {said.queries_asked} asked and {said.labels_released} "
         f"labels cost at least {shown(least)}",
         f"{_roughly(str(realised))}; within the cap, and enough for these answers",
     )
@@ -198,33 +203,33 @@ def _least_cost(said: PrivacyStatement, offer: Offer) -> Fraction:
     A label costs all events of a query, but only the first if it may be the student's own
     prediction.
     """
+    settled = offer.require_settled()
     asked, labels = max(said.queries_asked, 0), max(said.labels_released, 0)
-    if offer.composition is None or not offer.mechanisms:
-        return Fraction(0)
-    if offer.composition == Gate.name:
+    if settled.composition == Gate.name:
         return Fraction(min(max(asked, labels), 1))  # one complete batch
-    composition = composition_named(offer.composition)
-    if offer.one_release:
+    composition = composition_named(settled.composition)
+    if offer.announced.one_release:
         return _of_matrices(offer, composition, max(asked, labels))
-    answers = [composition.cost(each.worst[0]) for each in offer.mechanisms]
+    answers = [composition.cost(each.worst[0]) for each in settled.mechanisms]
     labelled = [
         composition.cost(each.worst[0]) if each.interactive else total_cost(composition, each.worst)
-        for each in offer.mechanisms
+        for each in settled.mechanisms
     ]
     return labels * min(labelled) + max(asked - labels, 0) * min(answers)
 
 
 def _of_matrices(offer: Offer, composition: Composition, queries: int) -> Fraction:
     """Return the cost of noisy histograms of some queries; where records vote in rounds, of whole ones."""
-    mechanisms = offer.mechanisms or ()
-    if not offer.in_rounds:
+    mechanisms = offer.require_settled().mechanisms
+    if not offer.announced.in_rounds:
         return worst_cost(composition, mechanisms, queries)
-    rounds = min(-(-queries // code_of(offer.code).places), offer.rounds)
+    rounds = min(-(-queries // code_of(offer.announced.code).places), offer.announced.rounds)
     return rounds_cost(composition, mechanisms, rounds) if rounds else Fraction(0)
 
 
 def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
-    offer, asked = ours.offer, said.queries_asked
+    offer, settled, asked = ours.offer, ours.offer.settled, said.queries_asked
+    announced = offer.announced
     yield compared(
         "labels",
         0 <= said.labels_released <= asked,
@@ -234,22 +239,22 @@ def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     )
     yield compared(
         "labels in the public set",
-        said.labels_released <= offer.public_queries,
+        said.labels_released <= announced.queries,
         said.labels_released,
-        offer.public_queries,
-        f"{said.labels_released}, and the public set has {offer.public_queries} queries",
+        announced.queries,
+        f"{said.labels_released}, and the public set has {announced.queries} queries",
     )
-    most = offer.rounds * min(ours.asked, offer.public_queries)
-    if offer.in_rounds:  # each of them is a batch of its own
+    most = announced.rounds * min(ours.asked, announced.queries)
+    if announced.in_rounds:  # each of them is a batch of its own
         most = ours.asked
-    rounds = "" if offer.rounds == 1 else f" in {offer.rounds} rounds"
+    rounds = "" if announced.rounds == 1 else f" in {announced.rounds} rounds"
     answered = f"we answered {ours.asked}{rounds}"
     if 0 <= asked <= most:
         # Without an ending there is no upper bound.
         found: Finding = "unclear" if ours.ending is None else "ok"
         yield Check("queries asked", found, f"{asked}; {answered}")
-    elif offer.roster is None or offer.sums.min_parties < len(offer.roster):
-        within = asked <= offer.rounds * offer.public_queries
+    elif settled is None or announced.sums.min_parties < len(settled.roster):
+        within = asked <= announced.rounds * announced.queries
         yield Check(
             "queries asked",
             "unclear" if within else "differs",
@@ -276,7 +281,8 @@ def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
 
 
 def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
-    offer = ours.offer
+    offer, settled = ours.offer, ours.offer.settled
+    announced = offer.announced
     yield same("observer", said.observer, "public")
     names = [each.observer for each in said.statements]
     if sorted(map(shown, names)) != list(_OBSERVERS):
@@ -294,25 +300,25 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     yield same(
         "public", (public.epsilon, public.delta), (said.epsilon, said.delta), _promise_in_words
     )
-    if not offer.sums.distributed:
+    if not announced.sums.distributed:
         yield same("server", server.epsilon, None, _epsilon_in_words)
         return
-    if offer.mechanisms is None or offer.composition is None:
+    if settled is None:
         return
     opened = sum(each.queries for each in ours.opened)
     if server.epsilon is None:
         yield Check("server", "ok", "nothing is promised")
         return
-    if server.delta != offer.delta:
-        yield same("server's delta", server.delta, offer.delta)
-    composition = composition_named(offer.composition)
-    least = composition.epsilon(_of_matrices(offer, composition, opened), offer.delta)
+    if server.delta != announced.delta:
+        yield same("server's delta", server.delta, announced.delta)
+    composition = composition_named(settled.composition)
+    least = composition.epsilon(_of_matrices(offer, composition, opened), announced.delta)
     yield compared(
         "server",
         server.epsilon >= least * (1 - _SAME),
         server.epsilon,
         f"the {opened} noisy histograms that we opened come to {least:.6g}",
-        f"epsilon {rounded_up(server.epsilon)} at delta {offer.delta:g}; the {opened} noisy "
+        f"epsilon {rounded_up(server.epsilon)} at delta {announced.delta:g}; the {opened} noisy "
         f"histograms that we opened come to {rounded_up(least)}",
     )
 
@@ -336,10 +342,10 @@ def _head(said: PrivacyStatement, _ours: CampaignRecord) -> Iterator[Check]:
 _RULES: Final[tuple[_Rule, ...]] = (_terms, _figures, _counts, _observers, _head)
 
 
-def _noise_in_words(offer: Offer) -> str:
-    if not offer.sums.distributed:
+def _noise_in_words(settled: Settled) -> str:
+    if settled.shares() is None:
         return noise_in_words(None)
-    events = [event for each in offer.mechanisms or () for event in each.worst]
+    events = [event for each in settled.mechanisms for event in each.worst]
     shared = (each for each in events if isinstance(each, NoisyCounts | GeometricHistogram))
     return noise_in_words(min((each.honest for each in shared), default=0))
 

@@ -229,9 +229,9 @@ class Policy:
             self._check_hours(now)
         self._check_roster(offer)
         self._check_threshold(offer)
-        for mechanism in offer.mechanisms or ():
+        for mechanism in () if offer.settled is None else offer.settled.mechanisms:
             self._check_noise(mechanism)
-        if offer.queries and offer.mechanisms is None:
+        if offer.queries and offer.settled is None:
             for name in ("least_sigma", "least_noise_multiplier"):
                 if getattr(self, name) is not None:
                     raise _no(name, plain(getattr(self, name)), "the request names no noise")
@@ -240,30 +240,31 @@ class Policy:
         self._check_campaign(offer, ledger_view.joined, pinned_key, ask)
 
     def _check_modes(self, offer: Offer) -> None:
+        announced = offer.announced
         for rule, value, allowed in (
-            ("aggregation", offer.sums.aggregation, self.aggregation),
-            ("noise", offer.sums.noise, self.noise),
-            ("units", offer.unit, self.units),
+            ("aggregation", announced.sums.aggregation, self.aggregation),
+            ("noise", announced.sums.noise, self.noise),
+            ("units", announced.unit, self.units),
             # Teachers' votes have no code.
             (
                 "codes",
-                code_of(offer.code).name,
-                self.codes if offer.records_vote else (*CODES, EACH, AXES),
+                code_of(announced.code).name,
+                self.codes if announced.records_vote else (*CODES, EACH, AXES),
             ),
             # Of teachers that vote for several labels it is the answer that is new.
             (
                 "answers",
-                code_of(offer.code).answer.permission,
-                self.answers if offer.one_release else ANSWERS,
+                code_of(announced.code).answer.permission,
+                self.answers if announced.one_release else ANSWERS,
             ),
         ):
             if value not in allowed:
                 raise _no(rule, ", ".join(allowed), f"the campaign has {value!r}")
 
     def _check_encoder(self, offer: Offer) -> None:
-        if self.encoders is None or not (offer.schema or "").startswith("embeddings"):
+        if self.encoders is None or not offer.announced.schema.startswith("embeddings"):
             return
-        encoder = encoder_in(offer.schema)
+        encoder = encoder_in(offer.announced.schema)
         if encoder not in self.encoders:
             raise _no(
                 "encoders",
@@ -276,30 +277,30 @@ class Policy:
             raise OutsideHoursError(str(_no("hours", str(self.hours), f"it is {now:%a %H:%M}")))
 
     def _check_roster(self, offer: Offer) -> None:
-        if self.parties is not None and (offer.roster is not None or offer.queries):
-            found = dict(zip(offer.roster or (), offer.identities or (), strict=False))
-            for name in offer.roster or ("",):
+        found = None if offer.settled is None else offer.settled.identities
+        if self.parties is not None and (found is not None or offer.queries):
+            for name, key in (found or {"": ""}).items():
                 if name not in self.parties:
                     raise _no(
                         "parties", "a list", f"{name or 'no party of the roster'} is not on it"
                     )
-                if found.get(name) != self.parties[name]:
+                if key != self.parties[name]:
                     raise _no("parties", "a list", f"{name} has another key than it has there")
         if self.least_roster is None:
             return
-        if offer.roster is None:
+        if found is None:
             if offer.queries:
                 raise _no("least_roster", self.least_roster, "the request has no roster")
-        elif len(offer.roster) < self.least_roster:
-            raise _no("least_roster", self.least_roster, f"the roster has {len(offer.roster)}")
+        elif len(found) < self.least_roster:
+            raise _no("least_roster", self.least_roster, f"the roster has {len(found)}")
 
     def _check_threshold(self, offer: Offer) -> None:
-        if not offer.sums.masked or offer.roster is None:
+        if not offer.announced.sums.masked or offer.settled is None:
             return
-        most, colluders = threshold_for(len(offer.roster))
+        most, colluders = threshold_for(len(offer.settled.roster))
         for rule, own, default, found in (
-            ("least_survivors", self.least_survivors, most, offer.sums.min_parties),
-            ("least_colluders", self.least_colluders, colluders, offer.sums.colluders),
+            ("least_survivors", self.least_survivors, most, offer.announced.sums.min_parties),
+            ("least_colluders", self.least_colluders, colluders, offer.announced.sums.colluders),
         ):
             least = default if own is None else own
             if found is None or found < least:
@@ -326,8 +327,8 @@ class Policy:
     def _check_queries(self, offer: Offer, view: LedgerView) -> None:
         here = view.of(offer.campaign).queries
         # All of them before the first: a campaign that stops halfway has no use.
-        if offer.in_rounds:
-            here = max(here, offer.rounds * code_of(offer.code).places)
+        if offer.announced.in_rounds:
+            here = max(here, offer.announced.rounds * code_of(offer.announced.code).places)
         if self.max_queries is not None and here > self.max_queries:
             raise _no("max_queries", self.max_queries, f"this campaign would have {here}")
         total = sum(each.queries for each in view.campaigns)
@@ -341,8 +342,12 @@ class Policy:
         if most is None:
             return
         # Before the terms are known there is only the announced budget.
-        if not offer.settled and offer.epsilon > most:
-            raise _no("largest_epsilon", f"{most:g}", f"the campaign announces {offer.epsilon:g}")
+        if offer.settled is None and offer.announced.epsilon > most:
+            raise _no(
+                "largest_epsilon",
+                f"{most:g}",
+                f"the campaign announces {offer.announced.epsilon:g}",
+            )
         figure = cumulative_epsilon(view.campaigns, self.divided_delta, view.syntheses)
         if figure.epsilon > most:
             found = (
@@ -402,8 +407,9 @@ def plain(value: int | Fraction) -> str:
 
 
 def _question(offer: Offer) -> str:
+    announced = offer.announced
     return (
-        f"Join campaign {offer.campaign} (key {offer.key.hex()[:16]}…)? {offer.aggregator}, at most "
-        f"{offer.public_queries} queries, epsilon {offer.epsilon:g} at delta {offer.delta:g} "
-        f"per {offer.unit}, votes {offer.sums.aggregation}, noise {offer.sums.noise}"
+        f"Join campaign {offer.campaign} (key {offer.key.hex()[:16]}…)? {announced.aggregator}, at most "
+        f"{announced.queries} queries, epsilon {announced.epsilon:g} at delta {announced.delta:g} "
+        f"per {announced.unit}, votes {announced.sums.aggregation}, noise {announced.sums.noise}"
     )

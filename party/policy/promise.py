@@ -19,26 +19,30 @@ _ROUNDING: Final = 1.0 + 1e-9
 
 def check_promise(offer: Offer) -> None:
     """Check that the terms convert to the announced guarantee, whatever the policy file."""
-    name = f"campaign {offer.campaign[:8]}"
-    if offer.composition == Gate.name and offer.rounds != 1:
-        raise RefusedError(f"{name} is gated and has {offer.rounds} rounds: a gate allows only one")
-    if offer.in_rounds and offer.sums.exact:
+    announced = offer.announced
+    name, settled = f"campaign {offer.campaign[:8]}", offer.settled
+    gated = settled is not None and settled.composition == Gate.name
+    if gated and announced.rounds != 1:
         raise RefusedError(
-            f"{name} asks our records in {offer.rounds} rounds for exact sums at models of the server's "
+            f"{name} is gated and has {announced.rounds} rounds: a gate allows only one"
+        )
+    if announced.in_rounds and announced.sums.exact:
+        raise RefusedError(
+            f"{name} asks our records in {announced.rounds} rounds for exact sums at models of the server's "
             "choice: only with noise by the parties (--noise distributed) do they vote in masked rounds"
         )
     try:
         worth = offer.worth
     except AccountingError as error:
         raise RefusedError(f"{name}: its terms give no guarantee: {error}") from error
-    if worth is not None and worth > offer.epsilon * _ROUNDING:
+    if worth is not None and worth > announced.epsilon * _ROUNDING:
         raise RefusedError(
-            f"{name} announces epsilon {offer.epsilon:g}, but its terms convert to "
+            f"{name} announces epsilon {announced.epsilon:g}, but its terms convert to "
             f"{rounded_up(worth)}"
         )
-    if offer.composition == Gate.name and offer.cap not in (None, 1):
+    if gated and settled is not None and settled.cap != 1:
         # A cap below its gate, so the gate was not checked.
-        raise RefusedError(f"{name} is gated and its cap is {offer.cap} batches: it must be one")
+        raise RefusedError(f"{name} is gated and its cap is {settled.cap} batches: it must be one")
 
 
 def check_cap(offer: Offer, view: LedgerView) -> None:
@@ -46,13 +50,14 @@ def check_cap(offer: Offer, view: LedgerView) -> None:
 
     Every answer shows the server a noisy histogram, so the cap holds for the server, too.
     """
-    if not offer.sums.distributed or not offer.queries or offer.cap is None:
+    settled = offer.settled
+    if not offer.announced.sums.distributed or not offer.queries or settled is None:
         return
     here = view.of(offer.campaign)
-    if offer.composition in (None, Gate.name) or here.offer.mechanisms is None:
+    if settled.composition == Gate.name:
         return
-    cost = cost_of(here, composition_named(offer.composition))
-    if cost > offer.cap:
+    cost = cost_of(here, composition_named(settled.composition))
+    if cost > settled.cap:
         raise RefusedError(
             f"campaign {offer.campaign[:8]} asks for noisy sums of {here.asked} queries, more "
             "than its cap covers"

@@ -29,7 +29,6 @@ from pate.encoders.reading import Reader
 from pate.errors import DataError, PateError, SchemaError
 from pate.formats.synthesis_schema import numeric_of
 from pate.preflight import Finding, Skipped
-from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,8 +71,9 @@ def known(options: CheckOptions) -> Known:
         found.schemas[Schema.of(public)] = f"the public set {options.public}"
     if options.schema is not None:
         found.schemas.setdefault(_stated(options.schema), "the schema given")
-    if found.offer is not None and found.offer.schema:
-        found.schemas.setdefault(Schema.parse(found.offer.schema), "the campaign that we joined")
+    if found.offer is not None:
+        schema = found.offer.announced.schema
+        found.schemas.setdefault(Schema.parse(schema), "the campaign that we joined")
     return found
 
 
@@ -104,7 +104,7 @@ def read(options: CheckOptions, campaign: Future[Known]) -> Records:
 
 
 def _classes(campaign: Known) -> tuple[str, ...] | None:
-    return None if campaign.offer is None else campaign.offer.classes
+    return None if campaign.offer is None else campaign.offer.announced.classes
 
 
 def own_file(options: CheckOptions) -> OwnFile:
@@ -193,7 +193,7 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     if data.kind == "class" and len(np.unique(data.labels)) < 2:
         return Finding.skipped("the data has no two classes to learn")
     joined = last_campaign(options)
-    wanted = None if joined is None else joined.offer.wanted_teachers
+    wanted = None if joined is None else joined.offer.announced.wanted_teachers
     teachers = options.teachers or wanted or TEACHERS_EACH
     require_trainable(data, teachers)
     from party.teachers.registry import kind_for
@@ -237,7 +237,7 @@ class _Ours(NamedTuple):
 def check_schema(options: CheckOptions, campaign: Known, records: Records) -> list[Finding]:
     """Compare the records with the campaign, as far as it is known."""
     offer, classes, data = campaign.offer, _classes(campaign), records.data
-    unit = options.unit or (None if offer is None else offer.unit)
+    unit = options.unit or (None if offer is None else offer.announced.unit)
     file = own_file(options)
     fits: list[str] = []
     problems = [Problem(note, "", "prepare the public set anew") for note in campaign.notes]
@@ -258,8 +258,7 @@ def check_schema(options: CheckOptions, campaign: Known, records: Records) -> li
             "record" if data.groups is None else "patient",
             data.inputs.schema(),
         )
-        wanted = vote_pb2.Campaign(schema=ours.schema, unit=unit or "record", classes=classes or ())
-        check_fits(wanted, ours)
+        check_fits(ours, unit=unit or "record", schema=ours.schema, classes=classes)
         fits.append(f"a campaign that protects a {unit or 'record'} can be served")
     if not fits:
         return [Finding.skipped("nothing to compare the data with: --public, --schema or --unit")]

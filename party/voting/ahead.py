@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from party.ledger.ledger import PartyLedger
     from party.voting.noise_shares import NoiseShares
+    from pate.campaign.offer import Offer
     from pate.masking.ahead.bundle import Round
     from pate.masking.ahead.store import Kind, Place
     from pate.noise.exact import NoiseInShares
@@ -122,7 +123,7 @@ class AheadVotes:
 
     def masked(
         self,
-        campaign: vote_pb2.Campaign,
+        offer: Offer,
         asked: vote_pb2.AskMaskedAhead,
         hashes: Sequence[bytes],
         *,
@@ -135,15 +136,15 @@ class AheadVotes:
         ``check`` compares them with all earlier votes; ``record`` does so, too, and records them in
         the party's ledger, after their noise is durable, and before they leave.
         """
-        name = campaign.id.hex()
-        if not self._party.takes_part(campaign.id):
+        name = offer.campaign
+        if not self._party.takes_part(bytes.fromhex(name)):
             record_ = self._ledger.find(name)
             if record_ is not None and record_.batches:
                 raise RefusedError(
                     "votes of this campaign left by the steps online, or in a round whose bundles "
                     "are lost here: no other way of summing them is taken"
                 )
-        round_ = ahead.round_of(campaign, asked, self._party.roster(asked.roster))
+        round_ = ahead.round_of(offer, asked, self._party.roster(asked.roster))
         boxes = {each.party: each.box for each in asked.bundles if each.party != self._name}
         kept = vote_pb2.AskMaskedAhead()
         kept.CopyFrom(asked)
@@ -160,7 +161,7 @@ class AheadVotes:
             check(found)
             answered = self._ledger.answered(name, asked.batch.digest)
             hidden = with_noise(
-                campaign, asked.batch, found, self._shares, self._noise, answered=answered
+                offer, asked.batch, found, self._shares, self._noise, answered=answered
             )
             record(found)
             return hidden
@@ -169,29 +170,25 @@ class AheadVotes:
         reach("masked-kept")
         return vote_pb2.MaskedAhead(packed=packed, signature=signature)
 
-    def consent(
-        self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskConsentAhead
-    ) -> vote_pb2.Consent:
+    def consent(self, offer: Offer, asked: vote_pb2.AskConsentAhead) -> vote_pb2.Consent:
         """Sign the list of survivors."""
-        round_, _, _ = self._round(campaign, asked.attempt)
+        round_, _, _ = self._round(offer, asked.attempt)
         signature = self._party.sign(round_, masked.signatures_from_wire(asked.masked))
         reach("list-signed")
         return vote_pb2.Consent(signature=signature)
 
     def opening(
-        self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskOpeningAhead, *, allow_other: bool
+        self, offer: Offer, asked: vote_pb2.AskOpeningAhead, *, allow_other: bool
     ) -> vote_pb2.Opening:
         """Reveal the shares that unmask the sum of one list of survivors."""
-        round_, batch, hashes = self._round(campaign, asked.attempt)
+        round_, batch, hashes = self._round(offer, asked.attempt)
         given = (
             masked.signatures_from_wire(asked.masked),
             masked.signatures_from_wire(asked.consents),
         )
         survivors = self._party.check_list(round_, *given)
         # A list that the ledger refuses is not fixed: the right one may still come.
-        self._ledger.open_batch(
-            campaign.id.hex(), batch, hashes, survivors, allow_other=allow_other
-        )
+        self._ledger.open_batch(offer.campaign, batch, hashes, survivors, allow_other=allow_other)
         reach("opening-recorded")
         self._party.choose(round_, *given)
         reach("list-kept")
@@ -210,14 +207,12 @@ class AheadVotes:
         if self._file.exists():
             self._party.forget(campaign)
 
-    def _round(
-        self, campaign: vote_pb2.Campaign, attempt: bytes
-    ) -> tuple[Round, bytes, list[bytes]]:
+    def _round(self, offer: Offer, attempt: bytes) -> tuple[Round, bytes, list[bytes]]:
         """Return a round that was begun, the digest of its batch, and the hashes of its queries."""
-        stored, whole = decode("note", self._party.note(campaign.id, attempt))
+        stored, whole = decode("note", self._party.note(bytes.fromhex(offer.campaign), attempt))
         asked = vote_pb2.AskMaskedAhead.FromString(stored)
         # Under other terms it is another round, which has not masked anything.
-        round_ = ahead.round_of(campaign, asked, self._party.roster(asked.roster))
+        round_ = ahead.round_of(offer, asked, self._party.roster(asked.roster))
         hashes = [whole[at : at + _HASH_BYTES] for at in range(0, len(whole), _HASH_BYTES)]
         return round_, asked.batch.digest, hashes
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from party.voting.neighbour import NeighbourVotes
+from pate.codes import NEAREST, code_of
 from pate.errors import DiskError, StateError
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
 from protos.masked import shown_in
-from protos.terms import code_in, is_one_release, votes_per_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from party.voting.request import Ensemble
     from party.voting.series import SeriesVoters
+    from pate.campaign.offer import Offer
     from pate.data.values import Inputs
     from pate.votes import Counts
     from protos.pate.v1 import vote_pb2
@@ -54,7 +55,7 @@ class Casting:
         who: Ensemble | NeighbourVotes,
         public: Inputs,
         batch: vote_pb2.Batch,
-        campaign: vote_pb2.Campaign,
+        offer: Offer,
         voters: SeriesVoters | None = None,
     ) -> Casting:
         """Return how our teachers, or our records, vote on a batch of a public set.
@@ -64,12 +65,12 @@ class Casting:
         and the code; of records also on limits and clipping, in rounds on the model that is shown, which
         the batch's digest covers, and in a series on who votes. Stored votes must match all of these.
         """
-        code, about = code_in(campaign), campaign.code.encode()
-        classes, rows = tuple(campaign.classes), tuple(batch.rows)
-        cap, most = (
-            votes_per_patient(campaign) if campaign.most_votes else None,
-            campaign.most_votes,
-        )
+        campaign = offer.announced
+        code, public_set = code_of(campaign.code), bytes.fromhex(campaign.public_set)
+        about = b"" if campaign.code == NEAREST else campaign.code.encode()
+        classes, rows = campaign.classes or (), tuple(batch.rows)
+        cap = votes_per_patient(offer) if campaign.records_vote else None
+        most = campaign.most_votes or 0
 
         def cast(some: Sequence[int]) -> Counts:
             if not isinstance(who, NeighbourVotes):
@@ -82,12 +83,12 @@ class Casting:
         def compute(at: NDArray[np.int64]) -> Counts:
             return cast(rows)[at] if together else cast([rows[place] for place in at.tolist()])
 
-        together = is_one_release(campaign) and not code.answer.of
+        together = campaign.one_release and not code.answer.of
         if isinstance(who, NeighbourVotes):
-            about = b"".join((batch.digest, campaign.public_set, f"{cap} {most}".encode(), about))
+            about = b"".join((batch.digest, public_set, f"{cap} {most}".encode(), about))
             about += b"" if voters is None else b"".join(voters.units)
         elif together:
-            about += batch.digest + campaign.public_set
+            about += batch.digest + public_set
         source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
         return cls(source, compute)
 
@@ -97,9 +98,9 @@ class Casting:
         return cache.votes(hashes, self.compute, before_store=lambda: reach("voting"))
 
 
-def votes_per_patient(campaign: vote_pb2.Campaign) -> int | None:
+def votes_per_patient(offer: Offer) -> int | None:
     """Return the charged votes per patient. None: each record has one."""
-    return votes_per_unit(campaign) if campaign.unit == "patient" else None
+    return offer.require_settled().votes_per_unit if offer.announced.unit == "patient" else None
 
 
 class VoteCache:

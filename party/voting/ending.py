@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 from pate.answers import CLASS, answer_of
 from pate.campaign.choices import EARLY_ENDS
-from pate.codes import code_of
 from pate.data.values import Inputs, Table
 from pate.errors import ProtocolError
 from pate.formats.privacy_statement import in_words, neighbours_of
-from protos.terms import code_in, in_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
 
+    from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
     from protos.pate.v1 import vote_pb2
 
@@ -57,20 +56,19 @@ class Ending:
     @classmethod
     def of(cls, campaign: bytes, finish: vote_pb2.Finish, offer: Offer, asked: int) -> Self:
         """Return the end that a server reports; we answered ``asked`` queries."""
+        announced = offer.announced
         return cls(
             campaign=campaign.hex(),
             queries_asked=finish.queries_asked,
             labels_released=finish.labels_released,
             epsilon=finish.epsilon_cap,
             delta=finish.delta,
-            unit=offer.unit,
-            adjacency=neighbours_of(
-                offer.unit, records_vote=offer.records_vote, series=offer.series, code=offer.code
-            ),
-            records_vote=offer.records_vote,
+            unit=announced.unit,
+            adjacency=_neighbours(announced),
+            records_vote=announced.records_vote,
             observer="public",
             votes_given=asked,
-            answer=str(code_of(offer.code).answer),
+            answer=str(announced.voted_for),
             cause=finish.cause,
         )
 
@@ -84,7 +82,9 @@ def check_ending(finish: vote_pb2.Finish, offer: Offer, asked: int) -> None:
     if finish.cause and asked:
         raise ProtocolError("a campaign that had votes of ours ended as if it had asked for none")
     said = finish.epsilon_cap
-    if finish.delta != offer.delta or not 0 <= said <= offer.epsilon * (1 + 1e-9):
+    if finish.delta != offer.announced.delta or not 0 <= said <= offer.announced.epsilon * (
+        1 + 1e-9
+    ):
         raise ProtocolError("the campaign ended with another guarantee than it began with")
     worth = offer.worth
     if worth is None:
@@ -95,33 +95,30 @@ def check_ending(finish: vote_pb2.Finish, offer: Offer, asked: int) -> None:
         )
 
 
-def joined_in_words(campaign: vote_pb2.Campaign) -> Iterator[str]:
+def joined_in_words(campaign: Announced) -> Iterator[str]:
     """Yield lines about a campaign that was joined: its terms, and what a series means."""
-    rounds = f" in {campaign.rounds} rounds" if in_rounds(campaign) else ""
+    rounds = f" in {campaign.rounds} rounds" if campaign.in_rounds else ""
+    among = _neighbours(campaign)
+    cost = in_words(campaign.epsilon, campaign.delta, campaign.unit, neighbours=among)
     yield (
-        f"joined campaign {campaign.id.hex()[:8]}: {campaign.mechanism}{rounds}, "
-        f"{campaign.queries} queries, at most {_guarantee(campaign)}, "
-        f"{_AGGREGATION[campaign.aggregation]}, {_NOISE[campaign.noise]}"
+        f"joined campaign {campaign.id[:8]}: {campaign.aggregator}{rounds}, "
+        f"{campaign.queries} queries, at most {cost}, "
+        f"{_AGGREGATION[campaign.sums.aggregation]}, {_NOISE[campaign.sums.noise]}"
     )
     if campaign.series:
         yield _series(campaign)
 
 
-def _guarantee(campaign: vote_pb2.Campaign) -> str:
-    return in_words(
-        campaign.epsilon,
-        campaign.delta,
+def _neighbours(campaign: Announced) -> str:
+    return neighbours_of(
         campaign.unit,
-        neighbours=neighbours_of(
-            campaign.unit,
-            records_vote=campaign.most_votes > 0,
-            series=campaign.series,
-            code=str(code_in(campaign)),
-        ),
+        records_vote=campaign.records_vote,
+        series=campaign.series,
+        code=campaign.code,
     )
 
 
-def _series(campaign: vote_pb2.Campaign) -> str:
+def _series(campaign: Announced) -> str:
     """Return what a series means for our file, and what is outside of its promise."""
     if campaign.unit == "patient":
         known = (
@@ -134,7 +131,7 @@ def _series(campaign: vote_pb2.Campaign) -> str:
             "corrected counts as another record. Keep rows in the file until the series ends, or "
             "name each patient with --group"
         )
-    return f"campaign {campaign.id.hex()[:8]} is of the series {campaign.series!r}: {known}"
+    return f"campaign {campaign.id[:8]} is of the series {campaign.series!r}: {known}"
 
 
 def kind_in_words(inputs: Inputs) -> str:
@@ -144,7 +141,7 @@ def kind_in_words(inputs: Inputs) -> str:
     )
 
 
-def voting_in_words(campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> str:
+def voting_in_words(campaign: Announced, batch: vote_pb2.Batch) -> str:
     """Return what we vote on."""
     if not batch.round:
         return f"voting on {len(batch.rows)} queries"

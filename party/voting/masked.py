@@ -22,7 +22,6 @@ from pate.runtime.failpoints import reach
 from protos import masked
 from protos.bits import names_from_bits
 from protos.pate.v1 import vote_pb2
-from protos.terms import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from party.ledger.ledger import PartyLedger
     from party.voting.noise_shares import NoiseShares
+    from pate.campaign.offer import Offer
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
 
@@ -68,16 +68,16 @@ class MaskedVotes:
         self._ledger = ledger
         self._shares = shares
         self._noise = noise
-        self._open: OrderedDict[bytes, _Attempt] = OrderedDict()
+        self._open: OrderedDict[str, _Attempt] = OrderedDict()
 
     def keys(
         self,
-        campaign: vote_pb2.Campaign,
+        offer: Offer,
         asked: vote_pb2.AskKeys,
         hashes: Sequence[bytes],
     ) -> vote_pb2.MaskingKeys:
         """Start an attempt on our own copy of a batch, which ends an earlier one in this campaign."""
-        ongoing = self._open.get(campaign.id)
+        ongoing = self._open.get(offer.campaign)
         if (
             ongoing is not None
             and ongoing.asked.attempt == asked.attempt
@@ -88,32 +88,32 @@ class MaskedVotes:
             if ongoing is not None:
                 ongoing.masking.forget()
             masking = PartyMasking(
-                masked.context_of(campaign, asked),
+                masked.context_of(offer, asked),
                 name=self._name,
                 identity=self._identity,
                 random=secrets.token_bytes,
             )
             ongoing = _Attempt(asked, hashes, masking)
-            self._open[campaign.id] = ongoing
-            self._open.move_to_end(campaign.id)
+            self._open[offer.campaign] = ongoing
+            self._open.move_to_end(offer.campaign)
             while len(self._open) > _MOST_OPEN:
                 self._open.popitem(last=False)[1].masking.forget()
         return masked.keys_to_wire(ongoing.masking.keys())
 
-    def boxes(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskShares) -> vote_pb2.Boxes:
+    def boxes(self, offer: Offer, asked: vote_pb2.AskShares) -> vote_pb2.Boxes:
         """Seal shares of our secrets for the others; see :mod:`pate.masking.party`."""
-        ongoing = self._held(campaign, asked.attempt)
+        ongoing = self._held(offer, asked.attempt)
         keys = {each.party: masked.keys_from_wire(each.keys) for each in asked.keys}
         outline = masked.outline_from_wire(asked, ongoing.masking.context.names)
         return vote_pb2.Boxes(boxes=masked.boxes_to_wire(ongoing.masking.shares(keys, outline)))
 
-    def batch(self, campaign: vote_pb2.Campaign, attempt: bytes) -> vote_pb2.Batch:
+    def batch(self, offer: Offer, attempt: bytes) -> vote_pb2.Batch:
         """Return the batch of an attempt."""
-        return self._held(campaign, attempt).asked.batch
+        return self._held(offer, attempt).asked.batch
 
     def masked(
         self,
-        campaign: vote_pb2.Campaign,
+        offer: Offer,
         asked: vote_pb2.AskMasked,
         *,
         votes: Callable[[], Counts],
@@ -126,7 +126,7 @@ class MaskedVotes:
         the party's ledger, before they leave and after their noise is durable: so for every answer
         in a ledger, or in an earlier copy of it, the noise is stored.
         """
-        ongoing = self._held(campaign, asked.attempt)
+        ongoing = self._held(offer, asked.attempt)
         values = votes()
         which = hashlib.sha256(values.astype("<i8").tobytes()).digest()
         new = ongoing.recorded != which
@@ -134,12 +134,12 @@ class MaskedVotes:
             check(values)
         batch = ongoing.asked.batch
         masked_values = with_noise(
-            campaign,
+            offer,
             batch,
             values,
             self._shares,
             self._noise,
-            answered=self._ledger.answered(campaign.id.hex(), batch.digest),
+            answered=self._ledger.answered(offer.campaign, batch.digest),
         )
         # First, so that a step that is refused leaves no entry. Nothing leaves before the entry is there.
         packed = ongoing.masking.mask(masked.boxes_from_wire(asked.boxes), masked_values)
@@ -148,16 +148,16 @@ class MaskedVotes:
             ongoing.recorded = which
         return vote_pb2.MaskedVotes(packed=packed)
 
-    def proof(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskProof) -> vote_pb2.VoteProof:
+    def proof(self, offer: Offer, asked: vote_pb2.AskProof) -> vote_pb2.VoteProof:
         """Prove in zero knowledge that the masked votes are well formed."""
-        ongoing = self._held(campaign, asked.attempt)
+        ongoing = self._held(offer, asked.attempt)
         proof = ongoing.masking.prove(asked.seed)
         reach("votes-proved")
         return vote_pb2.VoteProof(content=proof)
 
-    def consent(self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskConsent) -> vote_pb2.Consent:
+    def consent(self, offer: Offer, asked: vote_pb2.AskConsent) -> vote_pb2.Consent:
         """Sign the list of parties in the sum."""
-        ongoing = self._held(campaign, asked.attempt)
+        ongoing = self._held(offer, asked.attempt)
         roster = ongoing.masking.context.names
         survivors = names_from_bits(asked.survivors, roster, "a list of survivors")
         signature = ongoing.masking.sign_survivors(survivors)
@@ -166,13 +166,13 @@ class MaskedVotes:
         return vote_pb2.Consent(signature=signature)
 
     def opening(
-        self, campaign: vote_pb2.Campaign, asked: vote_pb2.AskOpening, *, allow_other: bool
+        self, offer: Offer, asked: vote_pb2.AskOpening, *, allow_other: bool
     ) -> vote_pb2.Opening:
         """Reveal the shares that unmask the sum, if no other survivors were used before."""
-        ongoing = self._held(campaign, asked.attempt)
+        ongoing = self._held(offer, asked.attempt)
         opening = ongoing.masking.unmask(masked.signatures_from_wire(asked.signatures))
         self._ledger.open_batch(
-            campaign.id.hex(),
+            offer.campaign,
             ongoing.asked.batch.digest,
             ongoing.hashes,
             ongoing.survivors,
@@ -183,16 +183,16 @@ class MaskedVotes:
 
     def forget(self, campaign: bytes) -> None:
         """Delete a campaign's remaining secrets."""
-        ongoing = self._open.pop(campaign, None)
+        ongoing = self._open.pop(campaign.hex(), None)
         if ongoing is not None:
             ongoing.masking.forget()
 
-    def _held(self, campaign: vote_pb2.Campaign, attempt: bytes) -> _Attempt:
-        ongoing = self._open.get(campaign.id)
+    def _held(self, offer: Offer, attempt: bytes) -> _Attempt:
+        ongoing = self._open.get(offer.campaign)
         if ongoing is None or ongoing.asked.attempt != attempt:
             raise ProtocolError("a step of a masked sum that was not started here, or is over")
         # Under other terms, such as another order of classes, the votes would change, and the
         # difference of two sums would reveal them.
-        if not hmac.compare_digest(digest_of(campaign), ongoing.masking.context.terms):
+        if not hmac.compare_digest(offer.digest, ongoing.masking.context.terms):
             raise ProtocolError("a step of a masked sum with other terms than it was started with")
         return ongoing

@@ -22,7 +22,6 @@ from pate.errors import AccountingError, RefusedError, StateError, UsageError
 from pate.runtime.failpoints import reach
 from pate.storage.durable_file import DurableFile
 from pate.storage.entries import append_only
-from protos.terms import shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pate.campaign.offer import Offer
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
     from protos.pate.v1 import vote_pb2
@@ -126,7 +126,7 @@ class NoiseShares:
 
 
 def with_noise(
-    campaign: vote_pb2.Campaign,
+    offer: Offer,
     batch: vote_pb2.Batch,
     votes: Counts,
     stored: NoiseShares,
@@ -135,11 +135,15 @@ def with_noise(
     answered: bool,
 ) -> Counts:
     """Return votes with this party's noise share, if the campaign uses them."""
-    law = shares_of(campaign, batch.round)
+    law = offer.require_settled().shares(batch.round)
     if law is None:
         return votes
     found: Counts = votes + stored.share(
-        campaign.id, batch.digest, votes, lambda cells: law.draw(noise, cells), answered=answered
+        bytes.fromhex(offer.campaign),
+        batch.digest,
+        votes,
+        lambda cells: law.draw(noise, cells),
+        answered=answered,
     )
     return found
 

@@ -18,6 +18,7 @@ from party.voting.neighbour import NeighbourVotes, require_answer
 from party.voting.request import nobody_votes
 from pate.answers import CLASS, LABELS, NONE, NUMBER
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
+from pate.codes import code_of
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import require_encoder
 from pate.data.files.images import sizes_differ
@@ -30,7 +31,6 @@ from pate.data.records import require_trainable
 from pate.data.schema import Schema
 from pate.errors import DataError, PateError, ProtocolError, UsageError
 from protos.bounds import check_classes
-from protos.terms import code_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from party.options import OwnOptions
     from party.voting.received import Encoders
+    from pate.campaign.announced import Announced
     from pate.data.encoded import Embedder
     from pate.data.values import Dataset
-    from protos.pate.v1 import vote_pb2
 
     Classes = tuple[str, ...] | None
 
@@ -287,7 +287,7 @@ class OwnVoters:
                 raise
             return self._read(None, None)
 
-    def require_fit(self, campaign: vote_pb2.Campaign) -> None:
+    def require_fit(self, campaign: Announced) -> None:
         """Check what our options say of a campaign, before a record is read for it."""
         self._require_vote(campaign)
         self._with_encoder(campaign)
@@ -295,7 +295,7 @@ class OwnVoters:
         if self._file.answer == CLASS and self._file.classes is not None and campaign.classes:
             columns_of(self._file.classes, campaign.classes)
 
-    def read(self, campaign: vote_pb2.Campaign) -> NeighbourVotes:
+    def read(self, campaign: Announced) -> NeighbourVotes:
         """Return our records as read for a campaign; no teacher is trained.
 
         If none of the records can be used, none of them votes: that is no error, since it can
@@ -303,19 +303,21 @@ class OwnVoters:
         """
         self._require_vote(campaign)
         schema = self._with_encoder(campaign)
-        dataset = self._read(schema, tuple(campaign.classes) or None, none_fits=True)
+        dataset = self._read(schema, campaign.classes, none_fits=True)
         if self._records is None or self._records.records is not dataset:
             self._records = NeighbourVotes(
                 dataset, self._key, say=self._say, known_by=self._file.known_by
             )
         return self._records
 
-    def _require_vote(self, campaign: vote_pb2.Campaign) -> None:
-        if not (self._votes if campaign.most_votes else self._training is not None):
+    def _require_vote(self, campaign: Announced) -> None:
+        if not (self._votes if campaign.records_vote else self._training is not None):
             raise nobody_votes(campaign)
-        require_answer(code_in(campaign), self._file.answer, of_teachers=not campaign.most_votes)
+        require_answer(
+            code_of(campaign.code), self._file.answer, of_teachers=not campaign.records_vote
+        )
 
-    def _with_encoder(self, campaign: vote_pb2.Campaign) -> Schema:
+    def _with_encoder(self, campaign: Announced) -> Schema:
         """Take the encoder of a campaign if we are sent ours, and return the schema."""
         schema = Schema.parse(campaign.schema)
         if self.encoders is not None and schema.encoder is not None:
@@ -323,19 +325,19 @@ class OwnVoters:
         return schema
 
     def voters(
-        self, campaign: vote_pb2.Campaign, stops: Callable[[], bool] = lambda: False
+        self, campaign: Announced, stops: Callable[[], bool] = lambda: False
     ) -> Ensemble | Averaged | NeighbourVotes:
         """Return the voters of a campaign, with trained teachers; GaveUpError as of :meth:`ahead`."""
         found = self.read(campaign)
-        if campaign.most_votes:
+        if campaign.records_vote:
             return found
         if self._averages(campaign):
             return self._averaged(found.records, self.weight(campaign))
         return self._trained(found.records, self.weight(campaign), stops)
 
-    def _averages(self, campaign: vote_pb2.Campaign) -> bool:
+    def _averages(self, campaign: Announced) -> bool:
         """Whether only the mean of our teachers counts, and the owner states no kind of them."""
-        code = code_in(campaign)
+        code = code_of(campaign.code)
         auto = self._training is not None and self._training.model == "auto"
         return auto and code.of_teachers and not code.answer.of
 
@@ -348,7 +350,7 @@ class OwnVoters:
             )
         return last
 
-    def weight(self, campaign: vote_pb2.Campaign) -> int:
+    def weight(self, campaign: Announced) -> int:
         """Return the sum of our vote rows, or for records the largest count."""
         teachers = 0 if self._training is None else self._training.number(campaign.wanted_teachers)
         return campaign.most_votes or teachers

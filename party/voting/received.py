@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from pate.campaign.announced import Announced
     from pate.encoders.description import Description
     from pate.encoders.reading import Reader
     from protos.pate.v1 import vote_pb2
@@ -64,7 +65,7 @@ class PublicSets:
         self._held: tuple[bytes, Inputs] | None = None
         self._pieces = Pieces()
 
-    def find(self, campaign: vote_pb2.Campaign) -> Inputs | None:
+    def find(self, campaign: Announced) -> Inputs | None:
         """Return the public set of a campaign, None if it must be sent."""
         known = self._look(campaign)
         if known is not None and len(known) != campaign.queries:
@@ -81,23 +82,24 @@ class PublicSets:
             )
         return known
 
-    def take(self, campaign: vote_pb2.Campaign, piece: vote_pb2.PublicPiece) -> Inputs | None:
+    def take(self, campaign: Announced, piece: vote_pb2.PublicPiece) -> Inputs | None:
         """Process one piece, in any order; return the complete, verified set once it is there."""
-        whole = self._pieces.take(campaign.public_set, piece)
+        wanted = bytes.fromhex(campaign.public_set)
+        whole = self._pieces.take(wanted, piece)
         if whole is None:
             return None
         body = b"".join(whole)
         del whole
-        inputs = read_public_set(body, public_set=campaign.public_set, queries=campaign.queries)
+        inputs = read_public_set(body, public_set=wanted, queries=campaign.queries)
         private_directory(self._folder)
         self._make_room()
-        write_file(self._path(campaign.public_set), body)
+        write_file(self._path(wanted), body)
         reach("public-set-kept")
-        self._held = (campaign.public_set, inputs)
+        self._held = (wanted, inputs)
         return inputs
 
-    def _look(self, campaign: vote_pb2.Campaign) -> Inputs | None:
-        wanted = campaign.public_set
+    def _look(self, campaign: Announced) -> Inputs | None:
+        wanted = bytes.fromhex(campaign.public_set)
         if wanted == self.own:
             return self._own_copy
         if self._held is None or self._held[0] != wanted:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from pate.answers import NONE
 from pate.errors import ProtocolError, SchemaError
-from protos.terms import code_in
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pate.campaign.announced import Announced
+    from pate.campaign.offer import Settled
     from pate.codes import Code
     from pate.data.values import Inputs
     from pate.votes import Counts
-    from protos.pate.v1 import vote_pb2
 
 
 class Voting(Protocol):
@@ -57,32 +57,42 @@ class Ensemble(Voting, Protocol):
         """Return (rows, m) int64, in units of the code, of teachers at rows of the public set."""
 
 
-def check_fits(campaign: vote_pb2.Campaign, ensemble: Voting) -> None:
-    """Check that our teachers, or our records, can serve a campaign."""
-    if campaign.unit == "patient" and ensemble.unit != "patient":
+def check_fits(
+    ours: Voting,
+    *,
+    unit: str,
+    schema: str,
+    classes: Sequence[str] | None,
+    of_teachers: bool = False,
+) -> None:
+    """Check that our teachers, or our records, can serve a campaign.
+
+    ``of_teachers``: teachers vote in it, in one release.
+    """
+    if unit == "patient" and ours.unit != "patient":
         raise SchemaError(
             "the campaign protects patients, but our data has only records; "
             "start again with --group COLUMN, the column that names the patient"
         )
     # Where teachers vote there is no column for records that have no label.
-    apart = {NONE} if code_in(campaign).of_teachers else set()
-    unknown = sorted(set(ensemble.classes) - set(campaign.classes) - apart)
-    if campaign.classes and unknown:
+    apart = {NONE} if of_teachers else set()
+    unknown = sorted(set(ours.classes) - set(classes or ()) - apart)
+    if classes and unknown:
         raise SchemaError(
             f"our data has classes that the campaign has not: {', '.join(unknown)}; "
-            f"the campaign's are {', '.join(campaign.classes)}"
+            f"the campaign's are {', '.join(classes)}"
         )
-    both_images = campaign.schema.startswith("images") or ensemble.schema.startswith("images")
-    if both_images and campaign.schema != ensemble.schema:
-        raise SchemaError(f"the public set is {campaign.schema}, our data is {ensemble.schema}")
+    both_images = schema.startswith("images") or ours.schema.startswith("images")
+    if both_images and schema != ours.schema:
+        raise SchemaError(f"the public set is {schema}, our data is {ours.schema}")
 
 
-def nobody_votes(campaign: vote_pb2.Campaign) -> SchemaError:
+def nobody_votes(campaign: Announced) -> SchemaError:
     """Return the error of a campaign in which nothing of ours may vote."""
-    what = "our records vote" if campaign.most_votes else "teachers vote"
+    what = "our records vote" if campaign.records_vote else "teachers vote"
     return SchemaError(
-        f"the campaign uses {campaign.mechanism}: {what} in it; start without --votes, or "
-        f"with --votes {'neighbour' if campaign.most_votes else 'teachers'}"
+        f"the campaign uses {campaign.aggregator}: {what} in it; start without --votes, or "
+        f"with --votes {'neighbour' if campaign.records_vote else 'teachers'}"
     )
 
 
@@ -103,10 +113,10 @@ def other_classes(ours: tuple[str, ...], agreed: tuple[str, ...]) -> str:
     )
 
 
-def check_on_roster(campaign: vote_pb2.Campaign, name: str, identity: bytes, teachers: int) -> None:
+def check_on_roster(settled: Settled, name: str, identity: bytes, teachers: int) -> None:
     """Check our entry on the roster."""
-    for member in campaign.terms.roster:
-        if (member.name, member.identity) == (name, identity):
+    for member in settled.roster:
+        if (member.name, member.identity) == (name, identity.hex()):
             if member.teachers == teachers:
                 return
             raise ProtocolError(

@@ -118,7 +118,7 @@ class _Hashes:
     """
 
     def __init__(self, key: bytes, offer: Offer) -> None:
-        series = json.dumps([offer.key.hex(), offer.series])
+        series = json.dumps([offer.key.hex(), offer.announced.series])
         self._key = hmac.digest(key, b"pate units of a series v2\0" + series.encode(), "sha256")
 
     def of(self, *parts: str) -> bytes:

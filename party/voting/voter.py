@@ -36,6 +36,7 @@ from party.voting.request import (
 )
 from party.voting.series import SeriesVoters, series_voters
 from pate.campaign.order import query_of_round
+from pate.codes import code_of
 from pate.data.embeddings import encoder_in
 from pate.data.encoded import NoEncoderError
 from pate.data.values import Inputs, batch_hash
@@ -55,9 +56,8 @@ from pate.runtime.failpoints import reach
 from pate.votes import check_cast
 from protos import wire
 from protos.bounds import check_name
-from protos.campaigns import Campaigns, NotSentError
 from protos.pate.v1 import vote_pb2
-from protos.terms import code_in, is_one_release
+from protos.terms import Campaigns, NotSentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from party.voting.own_data import OwnVoters
     from party.voting.request import Ensemble, Voting
     from party.voting.site import Site
+    from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
@@ -103,15 +104,10 @@ class _Preparation:
     """
 
     offer: Offer
-    campaign: vote_pb2.Campaign
     begun: bool = False
     over: threading.Event = field(default_factory=threading.Event)
     error: Exception | None = None
     abandoned: bool = False
-
-    def is_for(self, offer: Offer, campaign: vote_pb2.Campaign) -> bool:
-        """Whether these are its terms, signed by the same key."""
-        return (self.offer.key, self.campaign) == (offer.key, campaign)
 
 
 class Voter:
@@ -173,7 +169,7 @@ class Voter:
             reply = self._blank(error.request, error.request.digest)
             reply.unknown.SetInParent()
             return wire.sign_reply(reply, self._identity)
-        reply = self._blank(request, request.campaign.id)
+        reply = self._blank(request, bytes.fromhex(offer.campaign))
         if self._still_prepares(offer, request):
             reply.preparing.SetInParent()
         else:
@@ -193,7 +189,7 @@ class Voter:
         now = self._preparation
         if now is None or not (request.HasField("describe") and request.describe.at_once):
             return False
-        if not now.is_for(offer, request.campaign):
+        if now.offer != offer:
             now.abandoned = True
             return False
         return not now.over.wait(_HOLD_S)
@@ -210,9 +206,9 @@ class Voter:
         """Read, join and train as announced. The next request for a description meets an error again."""
         try:
             with self._one_at_a_time:
-                self._check(now.offer, now.campaign)
+                self._check(now.offer)
                 self._site.join(now.offer)
-                self._who(now.campaign, lambda: now.abandoned)
+                self._who(now.offer, lambda: now.abandoned)
         except Exception as error:  # noqa: BLE001 - raised again where it is asked for
             now.error = error
         finally:
@@ -229,7 +225,7 @@ class Voter:
             self._answer(offer, request, reply)
             if what != "finish" and not request.public_piece.encoder:
                 # The other steps compare the whole terms with those that were accepted.
-                self._campaigns.keep(offer, request)
+                self._campaigns.keep(offer)
         except PateError as error:
             self.error = error
             # The other side learns only the kind: a message may contain our values.
@@ -247,43 +243,43 @@ class Voter:
             reply.refusal.kind = RefusedError.__name__
 
     def _answer(self, offer: Offer, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply) -> None:
-        campaign, masked, ahead = request.campaign, self._masked, self._ahead
+        campaign, masked, ahead = bytes.fromhex(offer.campaign), self._masked, self._ahead
         what = request.WhichOneof("body")
         if what in _ONLINE:
-            ahead.require_none(campaign.id)
+            ahead.require_none(campaign)
         match what:
             case "describe":
-                self._describe(offer, campaign, request.describe, reply)
+                self._describe(offer, request.describe, reply)
             case "public_piece" if request.public_piece.encoder:
-                self._take_encoder(offer, campaign, request.public_piece, reply.receipt)
+                self._take_encoder(offer, request.public_piece, reply.receipt)
             case "public_piece":
                 self._site.compare(offer)
-                self._take_piece(campaign, request.public_piece, reply.receipt)
+                self._take_piece(offer.announced, request.public_piece, reply.receipt)
             case "ask":
-                asked = self._asked(offer, campaign, request.ask.batch)
+                asked = self._asked(offer, request.ask.batch)
                 votes = asked.votes()
                 self._leave(self._site.answer, asked, votes)
                 reply.votes.CopyFrom(
                     wire.pack_votes(
                         votes,
-                        teachers=self._weight(campaign),
+                        teachers=self._weight(offer),
                         batch=asked.answer.batch,
-                        code=code_in(campaign) if is_one_release(campaign) else None,
+                        code=code_of(offer.announced.code) if offer.announced.one_release else None,
                     )
                 )
             case "ask_keys":
-                asked = self._asked(offer, campaign, request.ask_keys.batch)
-                reply.keys.CopyFrom(masked.keys(campaign, request.ask_keys, asked.answer.hashes))
+                asked = self._asked(offer, request.ask_keys.batch)
+                reply.keys.CopyFrom(masked.keys(offer, request.ask_keys, asked.answer.hashes))
             case "ask_shares":
-                self._site.known(offer.key, campaign.id)
-                reply.boxes.CopyFrom(masked.boxes(campaign, request.ask_shares))
+                self._site.known(offer.key, campaign)
+                reply.boxes.CopyFrom(masked.boxes(offer, request.ask_shares))
             case "ask_masked":
                 reach("shares-sent")
-                batch = masked.batch(campaign, request.ask_masked.attempt)
-                asked = self._asked(offer, campaign, batch)
+                batch = masked.batch(offer, request.ask_masked.attempt)
+                asked = self._asked(offer, batch)
                 reply.masked.CopyFrom(
                     masked.masked(
-                        campaign,
+                        offer,
                         request.ask_masked,
                         votes=asked.votes,
                         check=partial(self._leave, self._site.check, asked),
@@ -291,30 +287,28 @@ class Voter:
                     )
                 )
             case "ask_proof":
-                self._site.known(offer.key, campaign.id)
-                reply.proof.CopyFrom(masked.proof(campaign, request.ask_proof))
+                self._site.known(offer.key, campaign)
+                reply.proof.CopyFrom(masked.proof(offer, request.ask_proof))
             case "ask_consent":
                 reach("masked-sent")
-                self._site.known(offer.key, campaign.id)
-                reply.consent.CopyFrom(masked.consent(campaign, request.ask_consent))
+                self._site.known(offer.key, campaign)
+                reply.consent.CopyFrom(masked.consent(offer, request.ask_consent))
             case "ask_opening":
-                self._site.known(offer.key, campaign.id)
+                self._site.known(offer.key, campaign)
                 reply.opening.CopyFrom(
-                    masked.opening(
-                        campaign, request.ask_opening, allow_other=self._site.allows_again
-                    )
+                    masked.opening(offer, request.ask_opening, allow_other=self._site.allows_again)
                 )
             case "ask_bundles":
                 # They say nothing of our data; who they are for is the campaign's.
                 self._site.consider(offer)
-                self._site.require_open(campaign.id)
+                self._site.require_open(campaign)
                 reply.bundles.SetInParent()  # there may be none
-                reply.bundles.CopyFrom(ahead.bundles(offer.key, campaign.id, request.ask_bundles))
+                reply.bundles.CopyFrom(ahead.bundles(offer.key, campaign, request.ask_bundles))
             case "ask_masked_ahead":
-                asked = self._asked(offer, campaign, request.ask_masked_ahead.batch)
+                asked = self._asked(offer, request.ask_masked_ahead.batch)
                 reply.masked_ahead.CopyFrom(
                     ahead.masked(
-                        campaign,
+                        offer,
                         request.ask_masked_ahead,
                         asked.answer.hashes,
                         votes=asked.votes,
@@ -323,39 +317,39 @@ class Voter:
                     )
                 )
             case "ask_consent_ahead":
-                self._site.known(offer.key, campaign.id)
-                reply.consent.CopyFrom(ahead.consent(campaign, request.ask_consent_ahead))
+                self._site.known(offer.key, campaign)
+                reply.consent.CopyFrom(ahead.consent(offer, request.ask_consent_ahead))
             case "ask_opening_ahead":
-                self._site.known(offer.key, campaign.id)
+                self._site.known(offer.key, campaign)
                 reply.opening.CopyFrom(
                     ahead.opening(
-                        campaign, request.ask_opening_ahead, allow_other=self._site.allows_again
+                        offer, request.ask_opening_ahead, allow_other=self._site.allows_again
                     )
                 )
             case "finish":
-                self._finish(offer.key, campaign.id, request.finish)
+                self._finish(offer.key, campaign, request.finish)
                 reply.farewell.SetInParent()
             case _:
                 raise ProtocolError("a request of no known kind")
 
-    def prepare(self, offer: Offer, campaign: vote_pb2.Campaign) -> None:
+    def prepare(self, offer: Offer) -> None:
         """Check that we may take part in a campaign, and train its teachers; join nothing."""
-        self._check(offer, campaign)
-        self._who(campaign)
+        self._check(offer)
+        self._who(offer)
 
     def _describe(
         self,
         offer: Offer,
-        campaign: vote_pb2.Campaign,
         asked: vote_pb2.Describe,
         reply: vote_pb2.Reply,
     ) -> None:
-        offer, campaign = self._completed(offer, campaign)
+        offer = self._completed(offer)
+        campaign = offer.announced
         try:
-            if self._announces(offer, campaign, asked):
+            if self._announces(offer, asked):
                 reply.preparing.SetInParent()
                 return
-            self._check(offer, campaign)
+            self._check(offer)
         except NoEncoderError:
             if not asked.sends_encoder or self._own is None or self._own.encoders is None:
                 raise
@@ -363,41 +357,37 @@ class Voter:
             return
         self._site.join(offer)
         # Teachers are trained by now: a party that has described itself can vote.
-        who = self._who(campaign)
+        who = self._who(offer)
         # Which of a campaign's classes occur among our records must not be revealed needlessly.
         classes = tuple(campaign.classes or who.classes)
         if asked.agreed and classes != tuple(asked.agreed):
             raise SchemaError(other_classes(classes, tuple(asked.agreed)))
         said = reply.description
-        said.teachers = self._weight(campaign)
+        said.teachers = self._weight(offer)
         said.classes.extend(classes)
         said.unit = who.unit
-        if campaign.aggregation == "masked" and not campaign.proofs:
+        if campaign.sums.masked and not campaign.vote_proofs:
             said.sealing.CopyFrom(self._ahead.sealing())
-        said.public_set = campaign.public_set if self._public.find(campaign) is not None else b""
+        if self._public.find(campaign) is not None:
+            said.public_set = bytes.fromhex(campaign.public_set)
         for line in joined_in_words(campaign):
             self._say(line)
 
-    def _completed(
-        self, offer: Offer, campaign: vote_pb2.Campaign
-    ) -> tuple[Offer, vote_pb2.Campaign]:
+    def _completed(self, offer: Offer) -> Offer:
         """Put in a class list that was stated before: else a request without it would reveal ours."""
         joined = self._site.ledger.offer_of(offer.campaign)
-        if joined is None or joined.key != offer.key or not joined.classes or offer.classes:
-            return offer, campaign
-        made = vote_pb2.Campaign(classes=joined.classes)
-        made.MergeFrom(campaign)
-        return replace(offer, classes=joined.classes), made
+        if joined is None or joined.key != offer.key or offer.announced.classes:
+            return offer
+        classes = joined.announced.classes
+        return replace(offer, announced=replace(offer.announced, classes=classes))
 
-    def _announces(
-        self, offer: Offer, campaign: vote_pb2.Campaign, asked: vote_pb2.Describe
-    ) -> bool:
+    def _announces(self, offer: Offer, asked: vote_pb2.Describe) -> bool:
         """Return whether we answer that we prepare: once for each campaign, before any record is read for it.
 
         Always, whatever is read or trained already: that could depend on a record.
         """
         now = self._preparation
-        if now is not None and now.is_for(offer, campaign) and now.over.is_set():
+        if now is not None and now.offer == offer and now.over.is_set():
             error = now.error
             if error is not None:
                 self._preparation = None
@@ -405,65 +395,75 @@ class Voter:
                     raise error
         if not asked.at_once or self._own is None:
             return False
-        if self._preparation is not None and self._preparation.is_for(offer, campaign):
+        if self._preparation is not None and self._preparation.offer == offer:
             return False
-        self._accept_terms(offer, campaign)
-        self._own.require_fit(campaign)
-        self._preparation = _Preparation(offer, campaign)
+        self._accept_terms(offer)
+        self._own.require_fit(offer.announced)
+        self._preparation = _Preparation(offer)
         self._say(
-            f"the terms of campaign {campaign.id.hex()[:8]} are accepted: our data are read by them, "
+            f"the terms of campaign {offer.campaign[:8]} are accepted: our data are read by them, "
             "and the server sees that we prepare"
         )
         return True
 
-    def _accept_terms(self, offer: Offer, campaign: vote_pb2.Campaign) -> None:
+    def _accept_terms(self, offer: Offer) -> None:
         """Check what the terms say before a record is read for them; the site's own rules come first."""
         self._site.consider(offer)
-        own = self._public.own
-        if own is not None and own != campaign.public_set:
+        own, wanted = self._public.own, offer.announced.public_set
+        if own is not None and own.hex() != wanted:
             raise SchemaError(
                 f"our copy of the public set has the hash {own.hex()[:12]}…, "
-                f"the campaign's is {campaign.public_set.hex()[:12]}…; "
+                f"the campaign's is {wanted[:12]}…; "
                 "leave --public out to be sent the right one"
             )
 
-    def _check(self, offer: Offer, campaign: vote_pb2.Campaign) -> Voting:
+    def _check(self, offer: Offer) -> Voting:
         """Check that we may take part in a campaign, and that our data fit it; return what we know of them.
 
         For a campaign that the site's rules refuse, or whose terms changed, no file is read, no teacher
         trained, and nothing about our data revealed.
         """
-        self._accept_terms(offer, campaign)
-        if self._own is None:
-            who = self._who(campaign)
-            require_answer(code_in(campaign), who.answer, of_teachers=not campaign.most_votes)
-            check_fits(campaign, who)
-            return who
-        read = self._own.read(campaign)
-        check_fits(campaign, read)
-        return read
+        self._accept_terms(offer)
+        campaign, ours = offer.announced, self._own
+        code = code_of(campaign.code)
+        who: Ensemble | NeighbourVotes
+        if ours is None:
+            who = self._who(offer)
+            require_answer(code, who.answer, of_teachers=not campaign.records_vote)
+        else:
+            who = ours.read(campaign)
+        check_fits(
+            who,
+            unit=campaign.unit,
+            schema=campaign.schema,
+            classes=campaign.classes,
+            of_teachers=code.of_teachers,
+        )
+        return who
 
     def _who(
-        self, campaign: vote_pb2.Campaign, stops: Callable[[], bool] = lambda: False
+        self, offer: Offer, stops: Callable[[], bool] = lambda: False
     ) -> Ensemble | NeighbourVotes:
         """Return the voters of a campaign: our teachers or our records."""
         if self._own is not None:
-            return self._own.voters(campaign, stops)
-        found = self._records if campaign.most_votes else self._ensemble
+            return self._own.voters(offer.announced, stops)
+        found = self._records if offer.announced.records_vote else self._ensemble
         if found is None:
-            raise nobody_votes(campaign)
+            raise nobody_votes(offer.announced)
         return found
 
-    def _weight(self, campaign: vote_pb2.Campaign) -> int:
+    def _weight(self, offer: Offer) -> int:
         """Return the sum of our vote rows, or for records the largest count."""
         if self._own is not None:
-            return self._own.weight(campaign)
-        who = self._who(campaign)
-        return campaign.most_votes if isinstance(who, NeighbourVotes) else who.teachers
+            return self._own.weight(offer.announced)
+        who = self._who(offer)
+        if isinstance(who, NeighbourVotes):
+            return offer.announced.most_votes or 0
+        return who.teachers
 
     def _take_piece(
         self,
-        campaign: vote_pb2.Campaign,
+        campaign: Announced,
         piece: vote_pb2.PublicPiece,
         receipt: vote_pb2.PieceReceipt,
     ) -> None:
@@ -473,12 +473,11 @@ class Voter:
             if inputs is None:
                 return
             self._say(f"received the public set: {len(inputs)} queries, {kind_in_words(inputs)}")
-        receipt.public_set = campaign.public_set
+        receipt.public_set = bytes.fromhex(campaign.public_set)
 
     def _take_encoder(
         self,
         offer: Offer,
-        campaign: vote_pb2.Campaign,
         piece: vote_pb2.PublicPiece,
         receipt: vote_pb2.PieceReceipt,
     ) -> None:
@@ -486,7 +485,7 @@ class Voter:
         self._site.consider(offer)
         encoders, digest = (
             None if self._own is None else self._own.encoders,
-            encoder_in(campaign.schema),
+            encoder_in(offer.announced.schema),
         )
         if encoders is None or not digest:
             raise ProtocolError("a piece of an encoder that this party does not need")
@@ -500,12 +499,12 @@ class Voter:
 
     # --- votes ---------------------------------------------------------------------------
 
-    def _asked(self, offer: Offer, campaign: vote_pb2.Campaign, batch: vote_pb2.Batch) -> _Request:
+    def _asked(self, offer: Offer, batch: vote_pb2.Batch) -> _Request:
         """Check that votes on a batch are allowed. Nothing is computed yet."""
-        self._check(offer, campaign)
+        self._check(offer)
         own = self._identity.public_key().public_bytes_raw()
-        check_on_roster(campaign, self._name, own, self._weight(campaign))
-        public = self._public.find(campaign)
+        check_on_roster(offer.require_settled(), self._name, own, self._weight(offer))
+        public = self._public.find(offer.announced)
         if public is None:
             raise ProtocolError("votes are requested on a public set that never arrived")
         queries = public.take(list(batch.rows))
@@ -514,7 +513,7 @@ class Voter:
             raise ProtocolError("the requested queries have another hash than the server states")
         # From here on a query is what our teachers see of it: an additional unused column does not
         # make it new.
-        who = self._who(campaign)
+        who = self._who(offer)
         seen = who.conform(queries)
         hashes = whole if seen is queries else _hashes_of(seen, batch)
         offer = replace(offer, queries=len(hashes))
@@ -523,39 +522,37 @@ class Voter:
         view = view_of(who.schema)
         answer = Answer(batch.digest, hashes, who.fingerprint, view, round=batch.round)
         voters = None
-        if isinstance(who, NeighbourVotes) and offer.series is not None:
-            voters = self._voters(offer, who, campaign)
+        if isinstance(who, NeighbourVotes) and offer.announced.series is not None:
+            voters = self._voters(offer, who)
             answer = replace(answer, units=voters.units, known_by=voters.known_by)
         self._site.admit(offer, answer)
-        casting = Casting.of(who, public, batch, campaign, voters)
-        return _Request(offer, answer, lambda: self._vote(campaign, batch, hashes, casting))
+        casting = Casting.of(who, public, batch, offer, voters)
+        return _Request(offer, answer, lambda: self._vote(offer, batch, hashes, casting))
 
-    def _voters(
-        self, offer: Offer, records: NeighbourVotes, campaign: vote_pb2.Campaign
-    ) -> SeriesVoters:
+    def _voters(self, offer: Offer, records: NeighbourVotes) -> SeriesVoters:
         """Return our records that vote in a campaign of a series: it may be none."""
         voted = partial(self._site.ledger.voted, offer)
-        cap = votes_per_patient(campaign)
+        cap = votes_per_patient(offer)
         return series_voters(records, offer, self._units_key, voted, cap)
 
     def _leave(self, how: Callable[[Offer, Answer], None], asked: _Request, votes: Counts) -> None:
         """Compare votes that are about to leave with all earlier ones, or record their tags as well."""
-        classes = asked.offer.classes or ()
+        classes = asked.offer.announced.classes or ()
         tags = tags_of(self._votes_key, asked.answer.hashes, classes, votes)
         how(asked.offer, replace(asked.answer, tags=tags))
 
     def _vote(
         self,
-        campaign: vote_pb2.Campaign,
+        offer: Offer,
         batch: vote_pb2.Batch,
         hashes: Sequence[bytes],
         casting: Casting,
     ) -> Counts:
-        self._say(voting_in_words(campaign, batch))
-        votes = casting.votes(self._home / "votes.db", tuple(campaign.classes), hashes)
-        code = code_in(campaign)
+        self._say(voting_in_words(offer.announced, batch))
+        votes = casting.votes(self._home / "votes.db", offer.announced.classes or (), hashes)
+        code = code_of(offer.announced.code)
         if code.of_teachers:  # what is charged rests on it, and a mask would hide it
-            check_cast(votes, code, self._weight(campaign))
+            check_cast(votes, code, self._weight(offer))
         return votes
 
     def _finish(self, key: bytes, campaign: bytes, finish: vote_pb2.Finish) -> None:

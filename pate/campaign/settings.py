@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pate.accounting.events import GatedBatch
 from pate.accounting.filters import FAILING, SITE_DELTA, Delta
 from pate.answers import (
+    BALANCED,
     CLASS,
     LABELS,
     MOST_CLASSES,
@@ -20,13 +21,22 @@ from pate.answers import (
     answer_of,
     range_in,
 )
+from pate.campaign.announced import LARGEST_COUNT
 from pate.campaign.arrays import directions_for
-from pate.campaign.choices import ARRAYS, BY_LABEL, PUBLISH, RECORDS, check_budget, check_choice
-from pate.campaign.neighbour_terms import MOST_VOTES, NeighbourTerms
+from pate.campaign.choices import (
+    ARRAYS,
+    BALANCED_COUNTS,
+    BY_LABEL,
+    COUNTS,
+    PUBLISH,
+    RECORDS,
+    check_budget,
+    check_choice,
+)
 from pate.campaign.parameters import exact, parameters_of
-from pate.campaign.spec import CampaignSpec, new_campaign_id
+from pate.campaign.spec import MOST_VOTES, CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
-from pate.codes import AXES, DENSE, MOST_DIRECTIONS, NEAREST, code_of
+from pate.codes import AXES, DENSE, EACH, MOST_DIRECTIONS, NEAREST, Code, code_of
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
@@ -44,8 +54,6 @@ if TYPE_CHECKING:
 
 #: A size of a public set that bounds no number of representatives.
 _ANY: Final = 10**9
-#: Most votes of a party on one count in rounds, if sums of all parties fit.
-_LARGEST_COUNT: Final = 2**16
 #: In place of a public set's hash.
 _UNREAD: Final = "0" * 64
 #: Delta that a party's default policy reserves for all campaigns that may fail outright.
@@ -122,12 +130,16 @@ def spec_of(
     if options.aggregator == "neighbour" and code == NEAREST:
         nearest = str(replace(code_of(NEAREST), answer=answer_of(options.answer or CLASS)))
         delta = _delta_of_matrix(options, delta, sums, count, say, nearest)
-    neighbour = _neighbour_terms(options, code, inputs, delta, sums, say, chosen)
-    rounds = _rounds(options, neighbour)
-    if neighbour is not None and code != NEAREST and not _in_rounds(neighbour):
-        delta = _delta_of_matrix(options, delta, sums, count, say, neighbour.code)
+    points, cast = _cast_by_records(options, code, inputs, delta, sums, say, chosen)
+    if cast is not None and code != NEAREST and not _in_rounds(cast):
+        delta = _delta_of_matrix(options, delta, sums, count, say, str(cast))
     # Unread, it has as many inputs as any number of directions needs.
     queries = MOST_DIRECTIONS if inputs is None else len(inputs)
+    most_votes = None
+    if cast is not None:
+        most_votes = options.most_votes or (
+            max(1, min(LARGEST_COUNT, 2**20 // max(1, count))) if _in_rounds(cast) else MOST_VOTES
+        )
     made = CampaignSpec(
         name=options.campaign,
         id=new_campaign_id(),
@@ -138,17 +150,18 @@ def spec_of(
         queries=queries,
         schema="unread" if inputs is None else inputs.schema(),
         classes=columns,
-        answer=_answer_of_teachers(options),
-        release=_release(options, queries, count, delta),
+        code=str(cast or _cast_by_teachers(options, queries, count, delta)),
         epsilon=float(options.epsilon),
         delta=float(delta),
         unit=options.unit,
-        rounds=rounds,
+        rounds=_rounds(options, cast, points),
         max_queries=options.max_queries,
         first_round_share=exact("first_round_share", options.first_round_share),
         parameters=parameters_of(options),
         vote_proofs=options.vote_proofs,
-        neighbour=neighbour,
+        representatives=points,
+        most_votes=most_votes,
+        votes_per_patient=None if cast is None else options.votes_per_patient or 1,
         gate=gate,
         series=options.series,
     )
@@ -157,20 +170,20 @@ def spec_of(
     return made
 
 
-def _rounds(options: MechanismOptions, terms: NeighbourTerms | None) -> int:
+def _rounds(options: MechanismOptions, cast: Code | None, points: tuple[int, ...] | None) -> int:
     """Return the number of rounds: as stated, or where records vote in rounds by rule."""
-    if terms is None or not _in_rounds(terms):
+    if cast is None or points is None or not _in_rounds(cast):
         return options.rounds or (2 if options.aggregator == "interactive-gnmax" else 1)
     if options.rounds is not None:
         return 1 + options.rounds
     columns = len(_columns(options) or ())
     records = options.expected_records or RECORDS
     mu = _mu_if_added(options.epsilon, delta_of(options.publish, options.delta))
-    return 1 + plan_of(columns, len(terms.representatives), records, mu).rounds
+    return 1 + plan_of(columns, len(points), records, mu).rounds
 
 
-def _in_rounds(terms: NeighbourTerms) -> bool:
-    return code_of(terms.code).answer.name == RESIDUAL
+def _in_rounds(code: Code) -> bool:
+    return code.answer.name == RESIDUAL
 
 
 def _mu_if_added(epsilon: float, delta: float) -> float:
@@ -221,7 +234,7 @@ def _default_code(
     return DENSE
 
 
-def _neighbour_terms(
+def _cast_by_records(
     options: MechanismOptions,
     code: str,
     inputs: Inputs | None,
@@ -229,11 +242,11 @@ def _neighbour_terms(
     sums: SumTerms,
     say: Say,
     chosen: Choose | None,
-) -> NeighbourTerms | None:
-    """Return the additional terms of neighbour votes, None for teachers."""
+) -> tuple[tuple[int, ...], Code] | tuple[None, None]:
+    """Return at which rows of the public set records vote, and by which code; None for teachers."""
     given = {
         "--representatives": options.representatives,
-        "--expected-records": None if _of_arrays(options) else options.expected_records,
+        "--expected-records": None if options.release == ARRAYS else options.expected_records,
         "--code": options.code,
         "--range": options.range,
         "--most-votes": options.most_votes,
@@ -246,7 +259,12 @@ def _neighbour_terms(
             if value is not None:
                 more = " or --release arrays" if option == "--expected-records" else ""
                 raise UsageError(f"{option} is for --aggregator neighbour{more}: leave it out")
-        return None
+        return None, None
+    if options.release not in (None, BY_LABEL):
+        raise UsageError(
+            f"release = {options.release:.40} is not for neighbour: teachers' votes for a class are "
+            "released at once with --aggregator gnmax"
+        )
     if inputs is None:
         raise ValueError("representatives are chosen among public inputs")
     from pate.campaign.representatives import (
@@ -280,9 +298,7 @@ def _neighbour_terms(
     settled = settled_code(code, len(points))
     if rounds:
         answer = Answer(RESIDUAL)
-    made = replace(settled, answer=answer)
-    most = options.most_votes or (_most_in_rounds(options) if rounds else MOST_VOTES)
-    return NeighbourTerms(points, most, votes, str(made))
+    return points, replace(settled, answer=answer)
 
 
 def _votes_in_rounds(options: MechanismOptions, code: str, delta: float, sums: SumTerms) -> bool:
@@ -316,13 +332,6 @@ def _votes_in_rounds(options: MechanismOptions, code: str, delta: float, sums: S
     )
 
 
-def _most_in_rounds(options: MechanismOptions) -> int:
-    """Return the most votes of a party on one count: sums have 32 bits in any case, so as many as fit."""
-    roster = _roster(options.parties)
-    parties = roster if isinstance(roster, int) else len(roster)
-    return max(1, min(_LARGEST_COUNT, 2**20 // max(1, parties)))
-
-
 def _columns(options: MechanismOptions) -> tuple[str, ...] | None:
     """Return the class list of a campaign, the columns of what is counted; None: that of the parties."""
     if (answer_of(options.answer or CLASS).name == NUMBER) != (options.range is not None):
@@ -349,25 +358,46 @@ def _answer_of_teachers(options: MechanismOptions) -> str:
     return str(answer_of(options.answer or CLASS))
 
 
-def _of_arrays(options: MechanismOptions) -> bool:
-    return options.release == ARRAYS
+def _cast_by_teachers(options: MechanismOptions, queries: int, parties: int, delta: float) -> Code:
+    """Return how teachers vote, by what their votes are released as; of arrays in how many directions.
 
-
-def _release(options: MechanismOptions, queries: int, parties: int, delta: float) -> str:
-    """Return what teachers' votes are released as; of arrays the number of directions is settled."""
-    if not _of_arrays(options):
-        return options.release or BY_LABEL
-    columns = _columns(options)
-    places = directions_for(
-        options.epsilon,
-        delta,
-        options.unit,
-        queries=queries,
-        parties=parties,
-        classes=None if columns is None else len(columns),
-        records=options.expected_records,
-    )
-    return str(code_of(f"{AXES}-{places}"))
+    Raises:
+        UsageError: for a release that there is not, or not of such teachers.
+    """
+    release, answer = options.release or BY_LABEL, _answer_of_teachers(options)
+    columns, asked = _columns(options), min(queries, options.max_queries or queries)
+    if (release, answer) == (BY_LABEL, CLASS):
+        return code_of(NEAREST)
+    if release == BY_LABEL:
+        if options.aggregator != "gnmax" or answer_of(answer).name != LABELS:
+            raise UsageError(
+                f"answer = {answer:.40} is not for {options.aggregator}: teachers vote for a class, or "
+                "with --aggregator gnmax for labels-T; --aggregator neighbour has more answers"
+            )
+        if columns is None:
+            raise UsageError(f"answer = {answer} of teachers needs its labels: --classes")
+        return code_of(f"{EACH}-{asked} {answer}-of-{len(columns)}")
+    if options.aggregator != "gnmax" or answer != CLASS:
+        raise UsageError(
+            f"release = {release:.40} is not for {options.aggregator} with the answer {answer}: "
+            "teachers' votes for a class are released at once with --aggregator gnmax"
+        )
+    if release in (COUNTS, BALANCED_COUNTS):
+        return code_of(f"{EACH}-{asked}" + (f" {BALANCED}" if release == BALANCED_COUNTS else ""))
+    if release == ARRAYS:
+        places = directions_for(
+            options.epsilon,
+            delta,
+            options.unit,
+            queries=queries,
+            parties=parties,
+            classes=None if columns is None else len(columns),
+            records=options.expected_records,
+        )
+        return code_of(f"{AXES}-{places}")
+    if not release.startswith(f"{AXES}-"):
+        raise UsageError(f"release is labels, counts, balanced or axes-K, got {release:.40}")
+    return code_of(release)
 
 
 def _delta_of_matrix(

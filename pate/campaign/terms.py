@@ -67,8 +67,8 @@ def votes_per_unit(spec: CampaignSpec, parties: Iterable[RosterParty]) -> int:
     as the unit reaches all its own teachers; the largest counts. For neighbour votes it is the
     number of votes that the unit casts.
     """
-    if spec.neighbour is not None:
-        return spec.neighbour.votes_per_patient
+    if spec.votes_per_patient is not None:
+        return spec.votes_per_patient
     return max(party.teachers for party in parties) if spec.unit == "party" else 1
 
 
@@ -271,8 +271,8 @@ def voted_rows(
         composition: how costs add up.
         cap: their largest total.
     """
-    if spec.neighbour is not None:
-        return VotedRows(spec.neighbour.representatives, spec.rounds)
+    if spec.representatives is not None:
+        return VotedRows(spec.representatives, spec.rounds)
     if spec.one_release and code_of(spec.code).name == AXES:
         # The same in every campaign, the first row always: a party that is asked again compares.
         most = spec.most_asked

@@ -81,7 +81,7 @@ def expected(
     reached: int | None = None,
 ) -> Forecast:
     """Return what a campaign is expected to give."""
-    if spec.neighbour is not None:
+    if spec.records_vote:
         return _of_records(spec, guess, classes)
     if spec.one_release:
         return Forecast(_of_teachers(spec, teachers or guess.teachers, reached, classes))
@@ -126,9 +126,7 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Foreca
     """Return what to expect where records vote."""
     from pate.planning.records import plan_records
 
-    terms = spec.neighbour
-    assert terms is not None  # noqa: S101 - by the caller
-    code, number = code_of(terms.code), len(terms.representatives)
+    code, number = code_of(spec.code), len(spec.representatives or ())
     records = guess.records or RECORDS
     known = classes or len(spec.classes or ())
     m = known or CLASSES
@@ -164,8 +162,8 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Foreca
             "aggregator": spec.aggregator, "expected-records": guess.records,
             "parties": spec.wanted_parties, "classes": known or None, "representatives": number,
             "epsilon": spec.epsilon, "delta": spec.delta, "unit": spec.unit,
-            "votes-per-patient": terms.votes_per_patient if spec.unit == "patient" else None,
-            "code": None if str(code) == NEAREST else terms.code.partition(" ")[0],
+            "votes-per-patient": spec.votes_per_patient if spec.unit == "patient" else None,
+            "code": None if str(code) == NEAREST else spec.code.partition(" ")[0],
         }
     )  # fmt: skip
     advice = (

@@ -78,10 +78,8 @@ def plan_records(
     points: Sequence[float] = (0.0, 1.0),
 ) -> RecordsPlan:
     """Return what a campaign in which records vote is expected to give."""
-    terms = spec.neighbour
-    assert terms is not None  # noqa: S101 - by the caller
-    code, number = code_of(terms.code), len(terms.representatives)
-    votes = terms.votes_per_patient
+    code, number = code_of(spec.code), len(spec.representatives or ())
+    votes = spec.votes_per_patient or 1
     of_one = round_mechanisms(spec, 1)[-1] if spec.in_rounds else matrix_mechanism(spec, votes)
     adding = spec.wanted_parties if spec.sums.distributed else 1
     noise = of_one.shares.spread(adding) / code.grid

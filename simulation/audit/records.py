@@ -22,7 +22,7 @@ import numpy as np
 from party.voting.neighbour import NeighbourVotes
 from pate.answers import LABELS, NONE, NUMBER, RESIDUAL
 from pate.auditing.neighbours import Pair
-from pate.campaign.neighbour_terms import MOST_VOTES
+from pate.campaign.spec import MOST_VOTES
 from pate.codes import DENSE
 from pate.data.values import Dataset, Table
 from pate.rounds.model import RoundModel

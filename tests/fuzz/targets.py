@@ -26,6 +26,7 @@ from protos import wire
 from protos.flower import carriage
 from protos.pate.v1 import student_pb2, vote_pb2
 from protos.public_set import pack_public_set, read_public_set
+from protos.terms import packed
 from student.arrivals import EventCheck, PublicSet, checked_campaign
 from tests.fuzz import fleet
 from tests.fuzz.campaign import Target
@@ -35,7 +36,7 @@ from tests.party.voting.test_lying_server import CLASSES, NAMES, PUBLIC, Liar, d
 from tests.party.voting.test_neighbour_voter import statement as privacy_statement
 from tests.pate.formats.test_enrolment_formats import ANSWER, BUNDLE
 from tests.pate.formats.test_labels import PRIVACY, SET
-from tests.support.campaign_messages import SERVER_KEY
+from tests.support.campaign_messages import SERVER_KEY, campaign_message
 from tests.support.masking.proving import SEED, prover_of, statement
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class _Stage:
         asked = vote_pb2.PartyRequest()
         asked.CopyFrom(self.request)
         asked.version, asked.nonce = wire.VERSION, wire.new_id()
-        asked.campaign.CopyFrom(self.liar.campaign)
+        asked.campaign = self.liar.campaign.packed()
         changed = mutated_message(asked, rng)
         body = wire.sign_request(changed, SERVER_KEY if rng.random() < 0.97 else _OTHER_KEY)
         if rng.random() < 0.1:
@@ -226,7 +227,7 @@ def _reply(stage: _Stage) -> Callable[[random.Random], Callable[[], object]]:
             asked = vote_pb2.PartyRequest()
             asked.CopyFrom(stage.request)
             asked.version, asked.nonce = wire.VERSION, bytes(16)
-            asked.campaign.CopyFrom(stage.liar.campaign)
+            asked.campaign = stage.liar.campaign.packed()
             good[id(aggregation)] = stage.liar.voters["a"].handle(
                 wire.sign_request(asked, SERVER_KEY)
             )
@@ -322,10 +323,8 @@ def _predictions(rng: random.Random) -> Callable[[], object]:
 
 def _of_the_student() -> tuple[Target, ...]:
     own = PublicSet(content_hash(PUBLIC), len(PUBLIC), PUBLIC.schema())
-    info = student_pb2.CampaignInfo(
-        id=b"c" * 16, name="a", mechanism="gnmax", classes=CLASSES, public_set=own.content_hash,
-        queries=own.queries, schema=own.schema, rounds=2, phase="voting",
-    )  # fmt: skip
+    about = campaign_message(PUBLIC, classes=CLASSES, rounds=2)
+    info = student_pb2.CampaignInfo(campaign=packed(about.announced.text), name="a", phase="voting")
 
     def campaign(rng: random.Random) -> Callable[[], object]:
         body = _broken(info, rng)

@@ -18,7 +18,7 @@ from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.mechanisms import Neighbour, TeacherLabels
 from tests.party.cli.test_cli_ledger import typed
 from tests.party.voting.test_neighbour_voter import Site
-from tests.support.party.offers import SIX, answer, queries, settled
+from tests.support.party.offers import SIX, altered, answer, queries, settled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ MOVED = "adjacency: one record added or removed; observer"
 def voting(campaign: str = "c1" * 16, unit: str = "record") -> Offer:
     return settled(
         campaign=campaign, aggregator="neighbour", mechanisms=(Neighbour(5, Fraction(40), 1),),
-        teachers_each=(4095,) * 6, teachers=6 * 4095, unit=unit,
+        most_votes=4095, unit=unit,
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def test_a_party_that_is_removed_counts_twice_the_distance_for_its_records() -> 
     assert both.unit == "record"
     assert twice.epsilon < both.epsilon < 1.01 * twice.epsilon
     with pytest.raises(ProtocolError, match="the mechanism charges"):
-        replace(party, unit="record")
+        altered(party, unit="record")
 
 
 def test_the_line_of_joining(tmp_path: Path) -> None:

@@ -107,10 +107,11 @@ def votes_of(world: EveryWorld, name: str, state: CampaignState) -> Counts:
     In rounds those of the last one.
     """
     kind, public, rows = world.kind, PUBLIC[world.kind.inputs], state.voted.rows
-    if (terms := state.spec.neighbour) is not None:
+    spec = state.spec
+    if spec.records_vote:
         return NeighbourVotes(records_of(kind, NAMES.index(name)), b"key").vote(
-            public, rows, state.classes, most_votes=terms.most_votes, code=code_of(terms.code),
-            votes_per_patient=terms.votes_per_patient if kind.unit == "patient" else None,
+            public, rows, state.classes, most_votes=spec.most_votes or 0, code=code_of(spec.code),
+            votes_per_patient=spec.votes_per_patient if kind.unit == "patient" else None,
             shown=state.models[-2] if kind.rounds else None,
         )  # fmt: skip
     return Teachers(kind).vote(public, rows, state.classes, code_of(state.spec.code or NEAREST))

@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import json
+from dataclasses import fields, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from pate.accounting.events import GatedBatch
+from pate.campaign.announced import LONGEST_TEXT, Announced
+from pate.campaign.offer import Offer, Settled
+from pate.campaign.roster import Member
+from pate.campaign.sum_terms import SumTerms
 from pate.data.values import Images
 from pate.errors import ProtocolError
+from pate.storage.hash_chain import canonical
 from protos import wire
 from protos.bits import bits_from_names, names_from_bits
-from protos.campaigns import Campaigns, NotSentError
 from protos.pate.v1 import vote_pb2
-from protos.terms import digest_of
-from tests.support.campaign_messages import SERVER_KEY, campaign_message, terms_message
+from protos.terms import Campaigns, NotSentError, packed
+from tests.support.campaign_messages import (
+    SERVER_KEY,
+    CampaignMessage,
+    MemberMessage,
+    campaign_message,
+    terms_message,
+)
 
 if TYPE_CHECKING:
-    from google.protobuf.message import Message
+    from collections.abc import Callable
 
 PUBLIC = Images(np.zeros((5, 4, 4, 1), dtype=np.uint8))
 MEMBERS = [(f"p{number:02d}", bytes([number]) * 32, 3) for number in range(4)]
 
 
-def campaign(members: list[tuple[str, bytes, int]] = MEMBERS) -> vote_pb2.Campaign:
+def campaign(members: list[tuple[str, bytes, int]] = MEMBERS) -> CampaignMessage:
     terms = terms_message(MEMBERS)
-    del terms.roster[:]
-    terms.roster.extend(
-        vote_pb2.Member(name=name, identity=key, teachers=teachers)
-        for name, key, teachers in members
-    )
+    terms.roster = [MemberMessage(*each) for each in members]
     return campaign_message(PUBLIC, terms, classes=("x", "y"))
 
 
-def asked(
-    of: vote_pb2.Campaign | None, digest: bytes = b"", key: Ed25519PrivateKey = SERVER_KEY
-) -> bytes:
+def asked(of: bytes, digest: bytes = b"", key: Ed25519PrivateKey = SERVER_KEY) -> bytes:
     request = vote_pb2.PartyRequest(
         version=wire.VERSION, nonce=bytes(16), campaign=of, digest=digest
     )
@@ -44,23 +53,27 @@ def asked(
     return wire.sign_request(request, key)
 
 
-def short_of(whole: vote_pb2.Campaign, key: Ed25519PrivateKey = SERVER_KEY) -> bytes:
-    return asked(None, digest_of(whole), key)
+def digest_of(whole: CampaignMessage) -> bytes:
+    """By what is promised, whether or not such a campaign can be."""
+    return hashlib.sha256(b"pate/v2/terms\0" + canonical(whole.text()).encode()).digest()
 
 
-def take(whole: vote_pb2.Campaign, campaigns: Campaigns) -> vote_pb2.PartyRequest:
+def short_of(whole: CampaignMessage, key: Ed25519PrivateKey = SERVER_KEY) -> bytes:
+    return asked(b"", digest_of(whole), key)
+
+
+def take(whole: CampaignMessage, campaigns: Campaigns) -> Offer:
     """Read a request with its campaign as a party that accepts it."""
-    offer, request = wire.read_request(asked(whole), campaigns)
-    campaigns.keep(offer, request)
-    return request
+    offer, _ = wire.read_request(asked(whole.packed()), campaigns)
+    campaigns.keep(offer)
+    return offer
 
 
 def test_a_request_with_the_digest_of_its_campaign_reads_as_the_whole_one() -> None:
     campaigns, whole = Campaigns(), campaign()
     first = take(whole, campaigns)
-    assert len(short_of(whole)) < 180 < len(asked(whole)) - len(MEMBERS) * 40
-    assert wire.read_request(short_of(whole), campaigns)[1] == first
-    assert first.campaign == whole
+    assert len(short_of(whole)) < 180 < len(asked(whole.packed())) - len(MEMBERS) * 20
+    assert wire.read_request(short_of(whole), campaigns)[0] == first == whole.offer()
     assert first.digest == digest_of(whole)
 
 
@@ -75,9 +88,9 @@ def test_a_digest_of_a_campaign_that_was_not_sent_is_refused() -> None:
     with pytest.raises(NotSentError):
         wire.read_request(short_of(other), campaigns)
     for body, why in (
-        (asked(None, b"short"), "5 bytes, not 32"),
-        (asked(None), "0 bytes, not 32"),
-        (asked(whole, digest_of(whole)), "and the digest of one"),
+        (asked(b"", b"short"), "5 bytes, not 32"),
+        (asked(b""), "0 bytes, not 32"),
+        (asked(whole.packed(), digest_of(whole)), "and the digest of one"),
     ):
         with pytest.raises(ProtocolError, match=why):
             wire.read_request(body, campaigns)
@@ -96,34 +109,66 @@ def test_a_campaign_that_cannot_be_is_refused_and_not_stored(
     members: list[tuple[str, bytes, int]],
 ) -> None:
     campaigns, bad = Campaigns(), campaign(members)
-    with pytest.raises(ProtocolError, match=r"one twice|distinct keys"):
-        wire.read_request(asked(bad), campaigns)
+    with pytest.raises(ProtocolError, match=r"a party twice|distinct keys"):
+        wire.read_request(asked(bad.packed()), campaigns)
     with pytest.raises(NotSentError):
         wire.read_request(short_of(bad), campaigns)
 
 
-def test_every_field_is_in_the_digest() -> None:
-    """Each field of a campaign, of its terms and of a member: another value is another digest."""
-    found, count = {digest_of(campaign())}, 1
+def test_every_field_is_in_the_text_and_so_in_the_digest() -> None:
+    gate = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
+    one = campaign().offer()
+    wanted = replace(one.announced, wanted_teachers=5)
+    settled = replace(one.require_settled(), composition="gate", cap=Fraction(1), gate=gate)
+    gated = Offer(key=one.key, announced=wanted, settled=settled)
+    records: dict[str, Any] = {
+        "aggregator": "neighbour",
+        "most_votes": 3,
+        "series": "s",
+        "code": "dense-4",
+    }
+    voting = campaign_message(PUBLIC, **records).offer()
+    found: set[str] = set()
+    for each in (gated, voting):
+        text = json.loads(each.text)
+        members = text.get("settled", {}).get("roster", [])
+        found.update(text, *text.values(), *members)
+        assert each.digest == hashlib.sha256(b"pate/v2/terms\0" + each.text.encode()).digest()
+    named = {each.name for kind in (Announced, SumTerms, Settled, Member) for each in fields(kind)}
+    assert found == named - {"sums"} | {"announced", "settled"}
 
-    def messages(of: vote_pb2.Campaign) -> tuple[Message, ...]:
-        return of, of.terms, of.terms.roster[0]
 
-    for at, kind in enumerate(messages(campaign())):
-        for field in kind.DESCRIPTOR.fields:
-            changed = campaign()
-            message = messages(changed)[at]
-            value = getattr(message, field.name)
-            if field.message_type is not None:
-                continue
-            if isinstance(value, str | bytes | bool | int | float):
-                other = {str: "z", bytes: b"z", bool: not value}.get(type(value), 7)
-                setattr(message, field.name, other)
-            else:
-                value.append("z")
-            found.add(digest_of(changed))
-            count += 1
-    assert len(found) == count > 25
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace(":", ": ", 1),
+        lambda text: text.replace('"delta":1e-05', '"delta":0.00001'),
+        lambda text: text.replace('"announced":', '"announced":{},"announced":'),
+        lambda text: text.replace('"settled":', '"more":1,"settled":'),
+        lambda text: text.replace('"unit":', '"units":"record","unit":'),
+        lambda text: text.replace('{"announced":', '{"key":"' + "ab" * 32 + '","announced":'),
+        lambda text: text + " ",
+        lambda text: text[:-1],
+        lambda _: "",
+        lambda _: "[" * 100_000,
+        lambda _: "[1]",
+        lambda _: "{}",
+        lambda text: text.replace("images", "images" + " " * LONGEST_TEXT),
+    ],
+)
+def test_a_campaign_has_one_text(change: Callable[[str], str]) -> None:
+    text = canonical(campaign().text())
+    assert wire.read_request(asked(packed(text)))[0].text == text
+    assert change(text) != text
+    with pytest.raises(ProtocolError, match="the terms of a campaign"):
+        wire.read_request(asked(packed(change(text))))
+
+
+def test_what_does_not_unpack_is_no_campaign() -> None:
+    whole = campaign().packed()
+    for bad in (whole[:-1], whole + b"x", b"\0", b"x" * 1000, bytes(1000)):
+        with pytest.raises(ProtocolError, match="the terms of a campaign"):
+            wire.read_request(asked(bad))
 
 
 def test_a_digest_is_of_one_campaign_of_one_server() -> None:
@@ -134,7 +179,7 @@ def test_a_digest_is_of_one_campaign_of_one_server() -> None:
     for body in (short_of(other), short_of(whole, stranger)):
         with pytest.raises(NotSentError):
             wire.read_request(body, campaigns)
-    assert wire.read_request(short_of(whole), campaigns)[1].campaign == whole
+    assert wire.read_request(short_of(whole), campaigns)[0] == whole.offer()
 
 
 def test_a_campaign_that_was_only_read_is_not_stored() -> None:
@@ -144,10 +189,10 @@ def test_a_campaign_that_was_only_read_is_not_stored() -> None:
     for number in range(9):
         other = campaign()
         other.id = bytes([number]) * 16
-        wire.read_request(asked(other), campaigns)
+        wire.read_request(asked(other.packed()), campaigns)
         with pytest.raises(NotSentError):
             wire.read_request(short_of(other), campaigns)
-    assert wire.read_request(short_of(whole), campaigns)[1].campaign == whole
+    assert wire.read_request(short_of(whole), campaigns)[0] == whole.offer()
 
 
 def test_stored_campaigns_are_few() -> None:
@@ -159,22 +204,25 @@ def test_stored_campaigns_are_few() -> None:
         take(sent[-1], campaigns)
     with pytest.raises(NotSentError):
         wire.read_request(short_of(sent[0]), campaigns)
-    assert wire.read_request(short_of(sent[1]), campaigns)[1].campaign == sent[1]
+    assert wire.read_request(short_of(sent[1]), campaigns)[0] == sent[1].offer()
     changed = campaign()
     changed.id = sent[1].id
     take(changed, campaigns)
     with pytest.raises(NotSentError):
         wire.read_request(short_of(sent[1]), campaigns)
-    assert wire.read_request(short_of(sent[2]), campaigns)[1].campaign == sent[2]
+    assert wire.read_request(short_of(sent[2]), campaigns)[0] == sent[2].offer()
 
 
 def test_fields_that_the_protocol_has_not_are_refused() -> None:
-    """A megabyte of a field 99 in a member, which a signature covers and nothing reads."""
-    stuffed = campaign()
-    stuffed.terms.roster[0].MergeFromString(b"\x9a\x06" + b"\x80\x80\x40" + bytes(2**20))
-    assert len(asked(stuffed)) > 2**20
+    """A megabyte of a field 99, which a signature covers and nothing reads."""
+    request = vote_pb2.PartyRequest.FromString(b"\x9a\x06" + b"\x80\x80\x40" + bytes(2**20))
+    request.version, request.nonce = wire.VERSION, bytes(16)
+    request.campaign = campaign().packed()
+    request.finish.epsilon_cap, request.finish.delta = 0.0, 1e-5
+    body = wire.sign_request(request, SERVER_KEY)
+    assert len(body) > 2**20
     with pytest.raises(ProtocolError, match="not of this protocol"):
-        wire.read_request(asked(stuffed))
+        wire.read_request(body)
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 1000])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -50,13 +50,14 @@ BODIES = {
 }
 
 
-def request(what: str, *, terms: bool = True) -> vote_pb2.PartyRequest:
+def request(what: str, *, terms: bool = True, **changes: Any) -> vote_pb2.PartyRequest:
     members = terms_message([(name, name.encode() * 32, 3) for name in NAMES])
-    campaign = campaign_message(
-        IMAGES, members if terms else None, id=CAMPAIGN, classes=["a", "b"], public_set=b"p" * 32,
-        queries=10, aggregation="masked", threshold=3, colluders=1,
-    )  # fmt: skip
-    made = vote_pb2.PartyRequest(version=wire.VERSION, nonce=NONCE, campaign=campaign)
+    about: dict[str, Any] = {
+        "id": CAMPAIGN, "classes": ["a", "b"], "public_set": b"p" * 32, "queries": 10,
+        "aggregation": "masked", "min_parties": 3, "colluders": 1,
+    }  # fmt: skip
+    campaign = campaign_message(IMAGES, members if terms else None, **about | changes)
+    made = vote_pb2.PartyRequest(version=wire.VERSION, nonce=NONCE, campaign=campaign.packed())
     getattr(made, what).CopyFrom(BODIES[what])
     return made
 
@@ -75,6 +76,19 @@ def test_bundles_are_asked_for_before_the_roster_is_complete_and_votes_are_not()
     for what in sorted(BODIES.keys() - {"ask_bundles"}):
         with pytest.raises(ProtocolError, match="before the roster"):
             read(request(what, terms=False))
+
+
+@pytest.mark.parametrize(
+    ("what", "change", "says"),
+    [
+        ("ask_bundles", {"vote_proofs": True}, "proofs of votes"),
+        ("ask_bundles", {"aggregation": "plain"}, "plain"),
+        ("ask_masked_ahead", {"vote_proofs": True}, "proofs of votes"),
+    ],
+)
+def test_not_every_campaign_has_bundles(what: str, change: dict[str, Any], says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        read(request(what, **change))
 
 
 BAD: list[tuple[str, Change, str]] = [
@@ -100,9 +114,6 @@ BAD: list[tuple[str, Change, str]] = [
         lambda r: r.ask_bundles.roster[0].sealing.__setattr__("signature", b""),
         "0 bytes",
     ),
-    ("ask_bundles", lambda r: r.campaign.__setattr__("proofs", True), "proofs of votes"),
-    ("ask_bundles", lambda r: r.campaign.__setattr__("aggregation", "plain"), "plain"),
-    ("ask_masked_ahead", lambda r: r.campaign.__setattr__("proofs", True), "proofs of votes"),
     ("ask_masked_ahead", lambda r: r.ask_masked_ahead.__setattr__("attempt", b""), "attempt"),
     ("ask_masked_ahead", lambda r: r.ask_masked_ahead.__setattr__("roster", b""), "roster"),
     ("ask_masked_ahead", lambda r: r.ask_masked_ahead.batch.rows.append(2), "twice"),

@@ -156,13 +156,13 @@ def test_arrays_of_any_kind_of_teachers(tmp_path: Path) -> None:
 
 def test_the_rule_states_directions_and_teachers() -> None:
     few, many = (made(release="arrays", epsilon=1.0, expected_records=n) for n in (300, 30_000))
-    assert (few.release, many.release) == ("axes-4", "axes-20")  # of 200 public rows a tenth
+    assert (few.code, many.code) == ("axes-4", "axes-20")  # of 200 public rows a tenth
     assert teachers_wanted(few) < teachers_wanted(many)
     party = made(release="arrays", epsilon=1.0, unit="party")
     assert teachers_wanted(party) == 1
     spec = made(release="counts")
     assert spec.from_dict(spec.to_dict()) == spec
-    with pytest.raises(UsageError, match="with --aggregator gnmax"):
+    with pytest.raises(UsageError, match="do not vote by the code each-200"):
         replace(made(release="counts"), aggregator="confident-gnmax")
     for bad in ("axes", "axes-1", "each-5", "nearest", "dense-8", "labels-2"):
         with pytest.raises(UsageError):

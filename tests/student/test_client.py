@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import numpy as np
@@ -32,7 +32,7 @@ from tests.support.student_samples import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    pass
 
 PUBLIC = Images(np.arange(4 * 8 * 8, dtype=np.uint8).reshape(4, 8, 8, 1).copy())
 CLASSES = ("ill", "well")
@@ -249,39 +249,37 @@ def test_hostile_events_are_refused(name: str) -> None:
         list(client.events())
 
 
-def change(**fields: object) -> Callable[[wire.CampaignInfo], None]:
-    def apply(info: wire.CampaignInfo) -> None:
-        for name, value in fields.items():
-            info.ClearField(name)
-            if isinstance(value, list):
-                getattr(info, name).extend(value)
-            else:
-                setattr(info, name, value)
-
-    return apply
-
-
-CAMPAIGNS: dict[str, tuple[Callable[[wire.CampaignInfo], None], type[PateError], str]] = {
-    "other public set": (change(public_set=b"x" * 32), SchemaError, "same files in the same order"),
-    "other size": (change(queries=5), SchemaError, "5 inputs"),
-    "other schema": (change(schema="images 9x9x1"), SchemaError, "images 9x9x1"),
-    "short hash": (change(public_set=b"x"), ProtocolError, "not a hash"),
-    "no identity": (change(id=b""), ProtocolError, "identity"),
-    "endless identity": (change(id=b"x" * 65), ProtocolError, "identity"),
-    "one class": (change(classes=["a"]), ProtocolError, "1 classes"),
-    "a class twice": (change(classes=["a", "a"]), ProtocolError, "twice"),
-    "a class without a name": (change(classes=["a", ""]), ProtocolError, "without a name"),
-    "an endless class": (change(classes=["a", "b" * 201]), ProtocolError, "endless"),
-    "unknown phase": (change(phase="dreaming\n\x1b[2J"), ProtocolError, r"'dreaming\\n\\x1b\[2J'"),
+CAMPAIGNS: dict[str, tuple[dict[str, Any], type[PateError], str]] = {
+    "other public set": ({"public_set": b"x" * 32}, SchemaError, "same files in the same order"),
+    "other size": ({"queries": 5}, SchemaError, "5 inputs"),
+    "other schema": ({"schema": "images 9x9x1"}, SchemaError, "images 9x9x1"),
+    "short hash": ({"public_set": b"x"}, ProtocolError, "public_set must be 64"),
+    "no identity": ({"id": b""}, ProtocolError, "id must be 32"),
+    "one class": ({"classes": ["a"]}, ProtocolError, "number of classes"),
+    "a class twice": ({"classes": ["a", "a"]}, ProtocolError, "repeated"),
+    "a class without a name": ({"classes": ["a", ""]}, ProtocolError, "empty"),
+    "an endless class": ({"classes": ["a", "b" * 2001]}, ProtocolError, "too long"),
+    "an unknown field": ({"more": {"seed": 1}}, ProtocolError, "unknown fields: 'seed'"),
 }
 
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
 def test_wrong_campaigns_are_refused(name: str) -> None:
-    apply, kind, why = CAMPAIGNS[name]
+    changes, kind, why = CAMPAIGNS[name]
     server = server_with()
-    apply(server.info)
+    server.about = server.about.copy(**changes)
     with serving(server) as port, connect(port) as client, pytest.raises(kind, match=why):
+        list(client.events())
+
+
+def test_an_unknown_phase_is_refused_and_shown_as_one_line() -> None:
+    server = server_with()
+    server.info.phase = "dreaming\n\x1b[2J"
+    with (
+        serving(server) as port,
+        connect(port) as client,
+        pytest.raises(ProtocolError, match=r"'dreaming\\n\\x1b\[2J'"),
+    ):
         list(client.events())
 
 
@@ -299,24 +297,22 @@ def test_another_campaign_or_other_classes_under_way_are_refused() -> None:
     server = server_with()
     with serving(server) as port, connect(port) as client:
         client.campaign()
-        server.info.classes.append("dead")
+        server.about.classes = (*server.about.classes, "dead")
         with pytest.raises(ProtocolError, match="changed the classes"):
             client.campaign()
-        server.info.id = b"d" * 16
+        server.about.id = b"d" * 16
         with pytest.raises(SchemaError, match="runs another campaign"):
             client.campaign()
 
 
 def test_a_label_before_the_classes_are_known_is_refused_and_after_is_not() -> None:
     server = server_with()
-    server.info.ClearField("classes")
+    server.about.classes = ()
     with serving(server) as port, connect(port) as client:
         assert client.campaign().classes == ()
         with pytest.raises(ProtocolError, match="before it named its classes"):
             list(client.events())
-        server.before = lambda _event, _context: server.info.classes.extend(
-            CLASSES if not server.info.classes else ()
-        )
+        server.before = lambda _event, _context: setattr(server.about, "classes", CLASSES)
         assert list(client.events()) == EVENTS
 
 

@@ -142,7 +142,7 @@ def test_an_interactive_campaign_without_a_token_ends_the_command_before_it_trai
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     np.savez(tmp_path / "public.npz", images=PUBLIC.pixels)  # type: ignore[union-attr]
     server = ScriptedServer(PUBLIC, ("a", "b"), [round_end(1, 1, wants=True), campaign_end(2, 0)])
-    server.info.mechanism = "interactive-gnmax"
+    server.about.aggregator = "interactive-gnmax"
     command = ("train", "--public", tmp_path / "public.npz", "--out", tmp_path / "out")
     with serving(server) as port:
         code, _, shown = here(*command, "--server", f"127.0.0.1:{port}")

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import numpy as np
 
-from pate.data.values import Dataset, Images, Inputs, Table, content_hash
+from pate.data.values import Dataset, Images, Inputs, Table
+from pate.storage.hash_chain import canonical
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1 import student_pb2_grpc
+from protos.terms import packed
 from student.evaluation.fairness import Groups, by_group
 from student.lesson import Lesson
 from student.training import train
+from tests.support.campaign_messages import campaign_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -93,17 +96,10 @@ class ScriptedServer(student_pb2_grpc.StudentServicer):
     def __init__(
         self, inputs: Inputs, classes: tuple[str, ...], events: list[wire.LabelEvent]
     ) -> None:
-        self.info = wire.CampaignInfo(
-            id=b"c" * 16,
-            name="test",
-            mechanism="confident-gnmax",
-            classes=classes,
-            public_set=content_hash(inputs),
-            queries=len(inputs),
-            schema=inputs.schema(),
-            rounds=2,
-            phase="voting",
+        self.about = campaign_message(
+            inputs, classes=classes, aggregator="confident-gnmax", rounds=2
         )
+        self.info = wire.CampaignInfo(name="test", phase="voting")
         self.events = events
         self.privacy = PRIVACY
         self.noisy = wire.NoisyVotes(classes=len(classes))
@@ -115,6 +111,7 @@ class ScriptedServer(student_pb2_grpc.StudentServicer):
     def GetCampaign(  # noqa: N802  # gRPC's name
         self, request: wire.GetCampaignRequest, context: grpc.ServicerContext
     ) -> wire.CampaignInfo:
+        self.info.campaign = packed(canonical(self.about.text()["announced"]))
         return self.info
 
     def StreamLabels(  # noqa: N802  # gRPC's name

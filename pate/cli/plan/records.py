@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pate.answers import Answer
-    from pate.campaign.neighbour_terms import NeighbourTerms
     from pate.campaign.spec import CampaignSpec
     from pate.mechanisms.matrix import MatrixMechanism
     from pate.noise import NoiseLawName
@@ -61,7 +60,7 @@ class RecordsReport:
             public = _distinct(options.public)
         said: list[str] = []
         spec = _spec(options, public, said)
-        middle = len(_terms(spec).representatives)
+        middle = len(spec.representatives or ())
         if options.representatives is not None and middle < options.representatives:
             raise UsageError(
                 f"the public set has {public} different inputs, not {options.representatives}"
@@ -97,14 +96,14 @@ class RecordsReport:
         """The mechanism of the release, or of the last round."""
         if self.spec.in_rounds:
             return round_mechanisms(self.spec, 1)[-1]
-        return matrix_mechanism(self.spec, _terms(self.spec).votes_per_patient)
+        return matrix_mechanism(self.spec, self.spec.votes_per_patient or 1)
 
     @property
     def default(self) -> int | None:
         """The number of representatives that the server would take, None where it is stated."""
         if self.options.representatives is not None:
             return None
-        return len(_terms(self.spec).representatives)
+        return len(self.spec.representatives or ())
 
     @property
     def in_words(self) -> str:
@@ -245,11 +244,6 @@ _MEANING: Final = {
         "noisy"
     ),
 }
-
-
-def _terms(spec: CampaignSpec) -> NeighbourTerms:
-    assert spec.neighbour is not None  # noqa: S101 - records vote
-    return spec.neighbour
 
 
 def _spec(options: PlanOptions, public: int, said: list[str]) -> CampaignSpec:

@@ -24,43 +24,43 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/pate/v1/student.proto\x12\x07pate.v1\"\x14\n\x12GetCampaignRequest\"\xb2\x01\n\x0c\x43\x61mpaignInfo\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tmechanism\x18\x03 \x01(\t\x12\x0f\n\x07\x63lasses\x18\x04 \x03(\t\x12\x12\n\npublic_set\x18\x05 \x01(\x0c\x12\x0f\n\x07queries\x18\x06 \x01(\x04\x12\x0e\n\x06schema\x18\x07 \x01(\t\x12\x0e\n\x06rounds\x18\x08 \x01(\r\x12\r\n\x05phase\x18\t \x01(\t\x12\x10\n\x08\x65xpected\x18\n \x01(\t\"4\n\x13StreamLabelsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\"\x9b\x01\n\nLabelEvent\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\x04\x12\x1f\n\x05label\x18\x02 \x01(\x0b\x32\x0e.pate.v1.LabelH\x00\x12&\n\tround_end\x18\x03 \x01(\x0b\x32\x11.pate.v1.RoundEndH\x00\x12,\n\x0c\x63\x61mpaign_end\x18\x04 \x01(\x0b\x32\x14.pate.v1.CampaignEndH\x00\x42\x06\n\x04\x62ody\"U\n\x05Label\x12\r\n\x05query\x18\x01 \x01(\x04\x12\r\n\x05label\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x1f\n\x06source\x18\x04 \x01(\x0e\x32\x0f.pate.v1.Source\"4\n\x08RoundEnd\x12\r\n\x05round\x18\x01 \x01(\r\x12\x19\n\x11wants_predictions\x18\x02 \x01(\x08\"&\n\x0b\x43\x61mpaignEnd\x12\x17\n\x0flabels_released\x18\x01 \x01(\x04\"\x88\x01\n\x0bPredictions\x12\x10\n\x08\x63\x61mpaign\x18\x01 \x01(\x0c\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0f\n\x07\x63lasses\x18\x04 \x01(\r\x12\x15\n\rprobabilities\x18\x05 \x01(\x0c\x12\x15\n\x08\x61\x63\x63uracy\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_accuracy\")\n\x12PredictionsReceipt\x12\x13\n\x0b\x61lready_had\x18\x01 \x01(\x08\"\x16\n\x14GetNoisyVotesRequest\"\xa0\x01\n\nNoisyVotes\x12\x0f\n\x07queries\x18\x01 \x03(\x04\x12\x0f\n\x07\x63lasses\x18\x02 \x01(\r\x12\x0e\n\x06\x63ounts\x18\x03 \x01(\x0c\x12\r\n\x05sigma\x18\x04 \x01(\x01\x12\x0c\n\x04\x63ode\x18\x05 \x01(\t\x12\r\n\x05shown\x18\x06 \x01(\x0c\x12%\n\x07\x65\x61rlier\x18\x07 \x03(\x0b\x32\x14.pate.v1.RoundCounts\x12\r\n\x05model\x18\x08 \x01(\x0c\";\n\x0bRoundCounts\x12\x0e\n\x06\x63ounts\x18\x01 \x01(\x0c\x12\r\n\x05sigma\x18\x02 \x01(\x01\x12\r\n\x05shown\x18\x03 \x01(\x0c\"\x1c\n\x1aGetPrivacyStatementRequest\" \n\x10PrivacyStatement\x12\x0c\n\x04json\x18\x01 \x01(\t*`\n\x06Source\x12\x16\n\x12SOURCE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSOURCE_TEACHERS\x10\x01\x12\x15\n\x11SOURCE_REINFORCED\x10\x02\x12\x12\n\x0eSOURCE_RECORDS\x10\x03\x32\xf5\x02\n\x07Student\x12\x41\n\x0bGetCampaign\x12\x1b.pate.v1.GetCampaignRequest\x1a\x15.pate.v1.CampaignInfo\x12\x43\n\x0cStreamLabels\x12\x1c.pate.v1.StreamLabelsRequest\x1a\x13.pate.v1.LabelEvent0\x01\x12\x46\n\x11SubmitPredictions\x12\x14.pate.v1.Predictions\x1a\x1b.pate.v1.PredictionsReceipt\x12\x43\n\rGetNoisyVotes\x12\x1d.pate.v1.GetNoisyVotesRequest\x1a\x13.pate.v1.NoisyVotes\x12U\n\x13GetPrivacyStatement\x12#.pate.v1.GetPrivacyStatementRequest\x1a\x19.pate.v1.PrivacyStatementb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cprotos/pate/v1/student.proto\x12\x07pate.v1\"\x14\n\x12GetCampaignRequest\"O\n\x0c\x43\x61mpaignInfo\x12\x10\n\x08\x63\x61mpaign\x18\x01 \x01(\x0c\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\r\n\x05phase\x18\x03 \x01(\t\x12\x10\n\x08\x65xpected\x18\x04 \x01(\t\"4\n\x13StreamLabelsRequest\x12\r\n\x05\x61\x66ter\x18\x01 \x01(\x04\x12\x0e\n\x06\x66ollow\x18\x02 \x01(\x08\"\x9b\x01\n\nLabelEvent\x12\x0e\n\x06\x63ursor\x18\x01 \x01(\x04\x12\x1f\n\x05label\x18\x02 \x01(\x0b\x32\x0e.pate.v1.LabelH\x00\x12&\n\tround_end\x18\x03 \x01(\x0b\x32\x11.pate.v1.RoundEndH\x00\x12,\n\x0c\x63\x61mpaign_end\x18\x04 \x01(\x0b\x32\x14.pate.v1.CampaignEndH\x00\x42\x06\n\x04\x62ody\"U\n\x05Label\x12\r\n\x05query\x18\x01 \x01(\x04\x12\r\n\x05label\x18\x02 \x01(\r\x12\r\n\x05round\x18\x03 \x01(\r\x12\x1f\n\x06source\x18\x04 \x01(\x0e\x32\x0f.pate.v1.Source\"4\n\x08RoundEnd\x12\r\n\x05round\x18\x01 \x01(\r\x12\x19\n\x11wants_predictions\x18\x02 \x01(\x08\"&\n\x0b\x43\x61mpaignEnd\x12\x17\n\x0flabels_released\x18\x01 \x01(\x04\"\x88\x01\n\x0bPredictions\x12\x10\n\x08\x63\x61mpaign\x18\x01 \x01(\x0c\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0c\n\x04rows\x18\x03 \x01(\x04\x12\x0f\n\x07\x63lasses\x18\x04 \x01(\r\x12\x15\n\rprobabilities\x18\x05 \x01(\x0c\x12\x15\n\x08\x61\x63\x63uracy\x18\x06 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_accuracy\")\n\x12PredictionsReceipt\x12\x13\n\x0b\x61lready_had\x18\x01 \x01(\x08\"\x16\n\x14GetNoisyVotesRequest\"\xa0\x01\n\nNoisyVotes\x12\x0f\n\x07queries\x18\x01 \x03(\x04\x12\x0f\n\x07\x63lasses\x18\x02 \x01(\r\x12\x0e\n\x06\x63ounts\x18\x03 \x01(\x0c\x12\r\n\x05sigma\x18\x04 \x01(\x01\x12\x0c\n\x04\x63ode\x18\x05 \x01(\t\x12\r\n\x05shown\x18\x06 \x01(\x0c\x12%\n\x07\x65\x61rlier\x18\x07 \x03(\x0b\x32\x14.pate.v1.RoundCounts\x12\r\n\x05model\x18\x08 \x01(\x0c\";\n\x0bRoundCounts\x12\x0e\n\x06\x63ounts\x18\x01 \x01(\x0c\x12\r\n\x05sigma\x18\x02 \x01(\x01\x12\r\n\x05shown\x18\x03 \x01(\x0c\"\x1c\n\x1aGetPrivacyStatementRequest\" \n\x10PrivacyStatement\x12\x0c\n\x04json\x18\x01 \x01(\t*`\n\x06Source\x12\x16\n\x12SOURCE_UNSPECIFIED\x10\x00\x12\x13\n\x0fSOURCE_TEACHERS\x10\x01\x12\x15\n\x11SOURCE_REINFORCED\x10\x02\x12\x12\n\x0eSOURCE_RECORDS\x10\x03\x32\xf5\x02\n\x07Student\x12\x41\n\x0bGetCampaign\x12\x1b.pate.v1.GetCampaignRequest\x1a\x15.pate.v1.CampaignInfo\x12\x43\n\x0cStreamLabels\x12\x1c.pate.v1.StreamLabelsRequest\x1a\x13.pate.v1.LabelEvent0\x01\x12\x46\n\x11SubmitPredictions\x12\x14.pate.v1.Predictions\x1a\x1b.pate.v1.PredictionsReceipt\x12\x43\n\rGetNoisyVotes\x12\x1d.pate.v1.GetNoisyVotesRequest\x1a\x13.pate.v1.NoisyVotes\x12U\n\x13GetPrivacyStatement\x12#.pate.v1.GetPrivacyStatementRequest\x1a\x19.pate.v1.PrivacyStatementb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.pate.v1.student_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SOURCE']._serialized_start=1131
-  _globals['_SOURCE']._serialized_end=1227
+  _globals['_SOURCE']._serialized_start=1031
+  _globals['_SOURCE']._serialized_end=1127
   _globals['_GETCAMPAIGNREQUEST']._serialized_start=41
   _globals['_GETCAMPAIGNREQUEST']._serialized_end=61
-  _globals['_CAMPAIGNINFO']._serialized_start=64
-  _globals['_CAMPAIGNINFO']._serialized_end=242
-  _globals['_STREAMLABELSREQUEST']._serialized_start=244
-  _globals['_STREAMLABELSREQUEST']._serialized_end=296
-  _globals['_LABELEVENT']._serialized_start=299
-  _globals['_LABELEVENT']._serialized_end=454
-  _globals['_LABEL']._serialized_start=456
-  _globals['_LABEL']._serialized_end=541
-  _globals['_ROUNDEND']._serialized_start=543
-  _globals['_ROUNDEND']._serialized_end=595
-  _globals['_CAMPAIGNEND']._serialized_start=597
-  _globals['_CAMPAIGNEND']._serialized_end=635
-  _globals['_PREDICTIONS']._serialized_start=638
-  _globals['_PREDICTIONS']._serialized_end=774
-  _globals['_PREDICTIONSRECEIPT']._serialized_start=776
-  _globals['_PREDICTIONSRECEIPT']._serialized_end=817
-  _globals['_GETNOISYVOTESREQUEST']._serialized_start=819
-  _globals['_GETNOISYVOTESREQUEST']._serialized_end=841
-  _globals['_NOISYVOTES']._serialized_start=844
-  _globals['_NOISYVOTES']._serialized_end=1004
-  _globals['_ROUNDCOUNTS']._serialized_start=1006
-  _globals['_ROUNDCOUNTS']._serialized_end=1065
-  _globals['_GETPRIVACYSTATEMENTREQUEST']._serialized_start=1067
-  _globals['_GETPRIVACYSTATEMENTREQUEST']._serialized_end=1095
-  _globals['_PRIVACYSTATEMENT']._serialized_start=1097
-  _globals['_PRIVACYSTATEMENT']._serialized_end=1129
-  _globals['_STUDENT']._serialized_start=1230
-  _globals['_STUDENT']._serialized_end=1603
+  _globals['_CAMPAIGNINFO']._serialized_start=63
+  _globals['_CAMPAIGNINFO']._serialized_end=142
+  _globals['_STREAMLABELSREQUEST']._serialized_start=144
+  _globals['_STREAMLABELSREQUEST']._serialized_end=196
+  _globals['_LABELEVENT']._serialized_start=199
+  _globals['_LABELEVENT']._serialized_end=354
+  _globals['_LABEL']._serialized_start=356
+  _globals['_LABEL']._serialized_end=441
+  _globals['_ROUNDEND']._serialized_start=443
+  _globals['_ROUNDEND']._serialized_end=495
+  _globals['_CAMPAIGNEND']._serialized_start=497
+  _globals['_CAMPAIGNEND']._serialized_end=535
+  _globals['_PREDICTIONS']._serialized_start=538
+  _globals['_PREDICTIONS']._serialized_end=674
+  _globals['_PREDICTIONSRECEIPT']._serialized_start=676
+  _globals['_PREDICTIONSRECEIPT']._serialized_end=717
+  _globals['_GETNOISYVOTESREQUEST']._serialized_start=719
+  _globals['_GETNOISYVOTESREQUEST']._serialized_end=741
+  _globals['_NOISYVOTES']._serialized_start=744
+  _globals['_NOISYVOTES']._serialized_end=904
+  _globals['_ROUNDCOUNTS']._serialized_start=906
+  _globals['_ROUNDCOUNTS']._serialized_end=965
+  _globals['_GETPRIVACYSTATEMENTREQUEST']._serialized_start=967
+  _globals['_GETPRIVACYSTATEMENTREQUEST']._serialized_end=995
+  _globals['_PRIVACYSTATEMENT']._serialized_start=997
+  _globals['_PRIVACYSTATEMENT']._serialized_end=1029
+  _globals['_STUDENT']._serialized_start=1130
+  _globals['_STUDENT']._serialized_end=1503
 # @@protoc_insertion_point(module_scope)

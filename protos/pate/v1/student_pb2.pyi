@@ -23,28 +23,16 @@ class GetCampaignRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class CampaignInfo(_message.Message):
-    __slots__ = ("id", "name", "mechanism", "classes", "public_set", "queries", "schema", "rounds", "phase", "expected")
-    ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("campaign", "name", "phase", "expected")
+    CAMPAIGN_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
-    MECHANISM_FIELD_NUMBER: _ClassVar[int]
-    CLASSES_FIELD_NUMBER: _ClassVar[int]
-    PUBLIC_SET_FIELD_NUMBER: _ClassVar[int]
-    QUERIES_FIELD_NUMBER: _ClassVar[int]
-    SCHEMA_FIELD_NUMBER: _ClassVar[int]
-    ROUNDS_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
-    id: bytes
+    campaign: bytes
     name: str
-    mechanism: str
-    classes: _containers.RepeatedScalarFieldContainer[str]
-    public_set: bytes
-    queries: int
-    schema: str
-    rounds: int
     phase: str
     expected: str
-    def __init__(self, id: _Optional[bytes] = ..., name: _Optional[str] = ..., mechanism: _Optional[str] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., rounds: _Optional[int] = ..., phase: _Optional[str] = ..., expected: _Optional[str] = ...) -> None: ...
+    def __init__(self, campaign: _Optional[bytes] = ..., name: _Optional[str] = ..., phase: _Optional[str] = ..., expected: _Optional[str] = ...) -> None: ...
 
 class StreamLabelsRequest(_message.Message):
     __slots__ = ("after", "follow")

@@ -6,74 +6,6 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class Campaign(_message.Message):
-    __slots__ = ("id", "classes", "public_set", "queries", "schema", "mechanism", "unit", "aggregation", "epsilon", "delta", "rounds", "noise", "threshold", "colluders", "proofs", "most_votes", "code", "terms", "series", "wanted_teachers")
-    ID_FIELD_NUMBER: _ClassVar[int]
-    CLASSES_FIELD_NUMBER: _ClassVar[int]
-    PUBLIC_SET_FIELD_NUMBER: _ClassVar[int]
-    QUERIES_FIELD_NUMBER: _ClassVar[int]
-    SCHEMA_FIELD_NUMBER: _ClassVar[int]
-    MECHANISM_FIELD_NUMBER: _ClassVar[int]
-    UNIT_FIELD_NUMBER: _ClassVar[int]
-    AGGREGATION_FIELD_NUMBER: _ClassVar[int]
-    EPSILON_FIELD_NUMBER: _ClassVar[int]
-    DELTA_FIELD_NUMBER: _ClassVar[int]
-    ROUNDS_FIELD_NUMBER: _ClassVar[int]
-    NOISE_FIELD_NUMBER: _ClassVar[int]
-    THRESHOLD_FIELD_NUMBER: _ClassVar[int]
-    COLLUDERS_FIELD_NUMBER: _ClassVar[int]
-    PROOFS_FIELD_NUMBER: _ClassVar[int]
-    MOST_VOTES_FIELD_NUMBER: _ClassVar[int]
-    CODE_FIELD_NUMBER: _ClassVar[int]
-    TERMS_FIELD_NUMBER: _ClassVar[int]
-    SERIES_FIELD_NUMBER: _ClassVar[int]
-    WANTED_TEACHERS_FIELD_NUMBER: _ClassVar[int]
-    id: bytes
-    classes: _containers.RepeatedScalarFieldContainer[str]
-    public_set: bytes
-    queries: int
-    schema: str
-    mechanism: str
-    unit: str
-    aggregation: str
-    epsilon: float
-    delta: float
-    rounds: int
-    noise: str
-    threshold: int
-    colluders: int
-    proofs: bool
-    most_votes: int
-    code: str
-    terms: Terms
-    series: str
-    wanted_teachers: int
-    def __init__(self, id: _Optional[bytes] = ..., classes: _Optional[_Iterable[str]] = ..., public_set: _Optional[bytes] = ..., queries: _Optional[int] = ..., schema: _Optional[str] = ..., mechanism: _Optional[str] = ..., unit: _Optional[str] = ..., aggregation: _Optional[str] = ..., epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., rounds: _Optional[int] = ..., noise: _Optional[str] = ..., threshold: _Optional[int] = ..., colluders: _Optional[int] = ..., proofs: _Optional[bool] = ..., most_votes: _Optional[int] = ..., code: _Optional[str] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ..., series: _Optional[str] = ..., wanted_teachers: _Optional[int] = ...) -> None: ...
-
-class Terms(_message.Message):
-    __slots__ = ("roster", "mechanisms", "composition", "cap", "gate")
-    ROSTER_FIELD_NUMBER: _ClassVar[int]
-    MECHANISMS_FIELD_NUMBER: _ClassVar[int]
-    COMPOSITION_FIELD_NUMBER: _ClassVar[int]
-    CAP_FIELD_NUMBER: _ClassVar[int]
-    GATE_FIELD_NUMBER: _ClassVar[int]
-    roster: _containers.RepeatedCompositeFieldContainer[Member]
-    mechanisms: _containers.RepeatedScalarFieldContainer[str]
-    composition: str
-    cap: str
-    gate: str
-    def __init__(self, roster: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., mechanisms: _Optional[_Iterable[str]] = ..., composition: _Optional[str] = ..., cap: _Optional[str] = ..., gate: _Optional[str] = ...) -> None: ...
-
-class Member(_message.Message):
-    __slots__ = ("name", "identity", "teachers")
-    NAME_FIELD_NUMBER: _ClassVar[int]
-    IDENTITY_FIELD_NUMBER: _ClassVar[int]
-    TEACHERS_FIELD_NUMBER: _ClassVar[int]
-    name: str
-    identity: bytes
-    teachers: int
-    def __init__(self, name: _Optional[str] = ..., identity: _Optional[bytes] = ..., teachers: _Optional[int] = ...) -> None: ...
-
 class SignedRequest(_message.Message):
     __slots__ = ("body", "key", "signature")
     BODY_FIELD_NUMBER: _ClassVar[int]
@@ -106,7 +38,7 @@ class PartyRequest(_message.Message):
     ASK_OPENING_AHEAD_FIELD_NUMBER: _ClassVar[int]
     version: int
     nonce: bytes
-    campaign: Campaign
+    campaign: bytes
     digest: bytes
     describe: Describe
     public_piece: PublicPiece
@@ -122,7 +54,7 @@ class PartyRequest(_message.Message):
     ask_masked_ahead: AskMaskedAhead
     ask_consent_ahead: AskConsentAhead
     ask_opening_ahead: AskOpeningAhead
-    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[_Union[Campaign, _Mapping]] = ..., digest: _Optional[bytes] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ..., ask_bundles: _Optional[_Union[AskBundles, _Mapping]] = ..., ask_masked_ahead: _Optional[_Union[AskMaskedAhead, _Mapping]] = ..., ask_consent_ahead: _Optional[_Union[AskConsentAhead, _Mapping]] = ..., ask_opening_ahead: _Optional[_Union[AskOpeningAhead, _Mapping]] = ...) -> None: ...
+    def __init__(self, version: _Optional[int] = ..., nonce: _Optional[bytes] = ..., campaign: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., describe: _Optional[_Union[Describe, _Mapping]] = ..., public_piece: _Optional[_Union[PublicPiece, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., finish: _Optional[_Union[Finish, _Mapping]] = ..., ask_keys: _Optional[_Union[AskKeys, _Mapping]] = ..., ask_shares: _Optional[_Union[AskShares, _Mapping]] = ..., ask_masked: _Optional[_Union[AskMasked, _Mapping]] = ..., ask_consent: _Optional[_Union[AskConsent, _Mapping]] = ..., ask_opening: _Optional[_Union[AskOpening, _Mapping]] = ..., ask_proof: _Optional[_Union[AskProof, _Mapping]] = ..., ask_bundles: _Optional[_Union[AskBundles, _Mapping]] = ..., ask_masked_ahead: _Optional[_Union[AskMaskedAhead, _Mapping]] = ..., ask_consent_ahead: _Optional[_Union[AskConsentAhead, _Mapping]] = ..., ask_opening_ahead: _Optional[_Union[AskOpeningAhead, _Mapping]] = ...) -> None: ...
 
 class Describe(_message.Message):
     __slots__ = ("sends_encoder", "at_once", "agreed")

@@ -25,7 +25,6 @@ from pate.formats.privacy_statement import PrivacyStatement
 from pate.noise.exact import SystemNoise
 from pate.runtime import failpoints
 from pate.votes import Histogram
-from protos.terms import cap_of, gate_of, public_terms
 from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
 from tests.support.server.campaigns import start as start_capped
 
@@ -162,17 +161,16 @@ def test_a_closed_gate_has_no_labels_in_the_ledger(path: Path) -> None:
 def test_parties_are_told_the_gate_and_find_their_promise_in_it(path: Path) -> None:
     with start(path, 990) as ledger:
         state = ledger.state()
-        terms = public_terms(state.roster, state.mechanisms, state.currency, state.cap)
-        assert gate_of(terms) == state.spec.gate
-        gate = gate_of(terms)
+        terms = state.settled
+        assert terms.gate == state.spec.gate
+        gate = terms.gate
         assert gate is not None
-        worth = Gate(gate).epsilon(cap_of(terms), DELTA)
+        worth = Gate(gate).epsilon(terms.cap, DELTA)
         assert worth * (1 + 1e-9) >= state.epsilon >= worth
         assert state.epsilon <= EPSILON
     with start_capped(path.parent / "capped.db") as ledger:
         state = ledger.state()
-        terms = public_terms(state.roster, state.mechanisms, state.currency, state.cap)
-        assert terms.gate == ""
+        assert state.settled.gate is None
 
 
 def test_confident_is_gated_with_its_check(path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import numpy as np
@@ -28,11 +28,12 @@ from aggregator_server.results.statement import privacy_statement, server_epsilo
 from aggregator_server.student_service import StudentService
 from pate.accounting.composition import Gdp
 from pate.accounting.events import GeometricHistogram, NoisyArray
+from pate.campaign.offer import Offer, Settled
 from pate.campaign.representatives import choose, default_number, number_for, settled_code
-from pate.campaign.roster import RosterParty
+from pate.campaign.roster import Member, RosterParty
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
-from pate.campaign.terms import resolve, voted_rows
+from pate.campaign.terms import budget, composition_of, resolve, voted_rows
 from pate.codes import GRID, Code, code_of
 from pate.data.values import Images, Table, batch_hash
 from pate.errors import (
@@ -45,6 +46,7 @@ from pate.errors import (
     StateError,
     UsageError,
 )
+from pate.exact import write
 from pate.formats.labels import LabelSet
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
@@ -60,7 +62,7 @@ from pate.runtime import failpoints
 from pate.votes import Histogram, LooseSum, NoisySum, check_entries
 from protos import wire
 from protos.pate.v1 import student_pb2, student_pb2_grpc, vote_pb2
-from protos.terms import bits_of, mechanism_texts, public_campaign
+from protos.terms import bits_of
 from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
 from tests.support.tampering import Body, forged, repeated, tamper
 from tests.support.world.in_process import killed_at
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.campaign.labelling import RoundSummary
     from aggregator_server.ledger.state import Charge
+    from pate.campaign.choices import CompositionName
     from pate.data.values import Inputs
     from pate.masking.context import Context
     from pate.votes import Counts
@@ -404,10 +407,18 @@ def test_the_classes_of_the_parties_do_not_make_a_matrix_that_is_too_large(path:
         ledger.record_roster(make_parties(MOST), tuple(f"c{at}" for at in range(600)))
 
 
-def campaign_of(**changes: Any) -> vote_pb2.Campaign:
-    made = public_campaign(matrix_spec(classes=CLASSES, **changes))
-    made.terms.SetInParent()
-    return made
+def campaign_of(**changes: Any) -> Offer:
+    """A campaign as its server offers it, with four parties."""
+    spec = matrix_spec(classes=CLASSES, **changes)
+    mechanisms = resolve(spec, 4 * MOST, 1)
+    composition = composition_of(spec, mechanisms)
+    settled = Settled(
+        roster=tuple(Member(each.name, each.identity, each.teachers) for each in roster()),
+        mechanisms=mechanisms,
+        composition=cast("CompositionName", composition.name),
+        cap=budget(spec, mechanisms, composition),
+    )
+    return Offer(key=bytes(32), announced=spec.announced, settled=settled)
 
 
 def roster() -> list[RosterParty]:
@@ -627,17 +638,13 @@ def test_a_roster_without_the_columns_of_an_answer_is_refused(path: Path) -> Non
 
 def test_options_of_an_answer_make_its_columns() -> None:
     made = options_of_table(answer="labels-2", classes="b,a,c")
-    assert (made.classes, made.neighbour and made.neighbour.code) == (
-        ("b", "a", "c", "none"),
-        "nearest labels-2",
-    )
+    assert (made.classes, made.code) == (("b", "a", "c", "none"), "nearest labels-2")
     assert made.delta == 0
     assert options_of_table(answer="labels-2", code="nearest").classes is None
     number = options_of_table(answer="number", range="0,14.5", code="dense-4")
     assert (number.classes, number.delta) == (("0", "14.5"), 0)
-    assert number.neighbour is not None
-    assert number.neighbour.code == "dense-4 number"
-    assert options(answer="class").neighbour == options().neighbour
+    assert number.code == "dense-4 number"
+    options(answer="class").require_same(options())
     for wrong, why in (
         ({"answer": "number"}, "needs its --range"),
         ({"range": "0,1"}, "needs its --range"),
@@ -655,7 +662,10 @@ def test_options_of_an_answer_make_its_columns() -> None:
         ({"answer": "labels-2", **GNMAX}, "needs its labels: --classes"),
         ({"answer": "labels-3", "classes": "a,b", **GNMAX}, "needs 2 labels, 3 or more"),
         ({"answer": "labels-1", "classes": "a,none", **GNMAX}, "none of them 'none'"),
-        ({"answer": "labels-1", "classes": "a,b", **GNMAX, "rounds": 2}, "in one round"),
+        (
+            {"answer": "labels-1", "classes": "a,b", **GNMAX, "rounds": 2},
+            "one release have one round",
+        ),
         ({"answer": "labels-1", "classes": "a,b", **GNMAX, "publish": "gated"}, "a gate needs"),
         (
             {
@@ -665,7 +675,7 @@ def test_options_of_an_answer_make_its_columns() -> None:
                 "publish": "gated",
                 "noise": "central",
             },
-            "leave rounds, the gate",
+            "have no gate",
         ),
         ({"answer": "labels-1", "classes": "a,b", **GNMAX, "vote_proofs": True}, "proofs"),
         (
@@ -696,13 +706,9 @@ def test_an_answer_that_no_student_learns_from_images_is_refused_at_the_start(
 
 def test_teachers_of_several_labels_are_asked_as_many_queries_as_are_stated() -> None:
     made = options(answer="labels-2", classes="b,a,c", max_queries=7, **GNMAX)
-    assert (made.classes, made.answer, made.code) == (
-        ("b", "a", "c"),
-        "labels-2",
-        "each-7 labels-2-of-3",
-    )
+    assert (made.classes, made.code) == (("b", "a", "c"), "each-7 labels-2-of-3")
     assert made.sums.noise == "distributed"
-    assert (made.one_release, made.records_vote, made.neighbour) == (True, False, None)
+    assert (made.one_release, made.records_vote, made.representatives) == (True, False, None)
     assert CampaignSpec.from_dict(made.to_dict()) == made
     (mechanism,) = resolve(made, 41, 1)
     assert isinstance(mechanism, DistributedTeacherLabels)
@@ -717,11 +723,13 @@ def test_teachers_of_several_labels_are_asked_as_many_queries_as_are_stated() ->
     party = resolve(options(answer="labels-1", classes="b,a,c", unit="party", **GNMAX), 41, 5)[0]
     assert party.worst[0].change[0] == 5**2 * len(PICTURES) * 2  # type: ignore[union-attr]
     plain = options(answer="class", **GNMAX)
-    assert "answer" not in plain.to_dict()
+    assert "code" not in plain.to_dict()
     assert plain.sums.noise == "central"
-    other = options(answer="labels-1", classes="b,a,c", **GNMAX)
-    with pytest.raises(StateError, match="has answer = labels-2, but labels-1 was given"):
-        made.require_same(replace(other, max_queries=7))
+    other = options(answer="labels-1", classes="b,a,c", max_queries=7, **GNMAX)
+    with pytest.raises(
+        StateError, match="has code = each-7 labels-2-of-3, but each-7 labels-1-of-3 was"
+    ):
+        made.require_same(other)
 
 
 def test_a_matrix_of_teachers_labels_holds_what_they_can_cast(path: Path) -> None:
@@ -780,11 +788,6 @@ def test_a_dense_sum_has_signs_and_bounds() -> None:
             with pytest.raises(ProtocolError, match="at most 2000 votes a count"):
                 opened(changes, far)
     campaign = campaign_of(**masked)
-    campaign.terms.mechanisms.extend(mechanism_texts(resolve(matrix_spec(**masked), 4 * MOST, 1)))
-    campaign.terms.roster.extend(
-        vote_pb2.Member(name=each.name, identity=bytes.fromhex(each.identity), teachers=MOST)
-        for each in roster()
-    )
     assert bits_of(campaign, len(ROWS)) == 32
 
 
@@ -819,13 +822,7 @@ class Unmasked:
 
 def opened(changes: dict[str, Any], counts: Counts) -> Counts:
     """Return the server's result of a sum over the ring from four parties."""
-    spec = matrix_spec(**({"aggregation": "masked", "colluders": 1} | changes))
     campaign = campaign_of(**({"aggregation": "masked", "colluders": 1} | changes))
-    campaign.terms.mechanisms.extend(mechanism_texts(resolve(spec, 4 * MOST, 1)))
-    campaign.terms.roster.extend(
-        vote_pb2.Member(name=each.name, identity=bytes.fromhex(each.identity), teachers=MOST)
-        for each in roster()
-    )
     aggregation = MaskedAggregation(campaign, roster(), BATCH)
     residues = counts % 2 ** bits_of(campaign, len(ROWS))
     aggregation._masking = Unmasked(residues, aggregation._masking.context)  # type: ignore[assignment]
@@ -1112,7 +1109,7 @@ def test_the_noise_is_the_parties_where_their_votes_are_masked() -> None:
     assert options(noise="central").sums.noise == "central"
     assert options(parties="2").sums.noise == "central"
     teachers = options(aggregator="gnmax", representatives=None)
-    assert (teachers.sums.noise, teachers.neighbour) == ("central", None)
+    assert (teachers.sums.noise, teachers.representatives) == ("central", None)
 
 
 def test_options_of_neighbour_votes_are_refused_for_teachers() -> None:
@@ -1128,10 +1125,10 @@ def test_a_campaign_without_a_code_has_the_text_that_it_always_had() -> None:
         assert "code" not in spec.to_dict()
     mechanism = resolve(matrix_spec(), MOST, 1)[0]
     assert set(mechanism.to_dict()) == {"mechanism", "threshold", "sigma", "votes_per_unit"}
-    assert public_campaign(matrix_spec()).code == ""
+    assert "code" not in write(matrix_spec().announced)
     with pytest.raises(UsageError, match="code must be omitted at its default"):
         CampaignSpec.from_dict(matrix_spec().to_dict() | {"code": "nearest"})
-    with pytest.raises(UsageError, match="code must be omitted"):
+    with pytest.raises(UsageError, match="teachers do not vote by the code dense-8"):
         CampaignSpec.from_dict(make_spec().to_dict() | {"code": "dense-8"})
 
 
@@ -1153,9 +1150,8 @@ def test_the_code_follows_from_public_numbers_alone() -> None:
     assert number_for("dense-200", usual, 50) == 200
     assert str(settled_code("dense", 30)) == "dense-30"
     assert str(settled_code("nearest", 30)) == "nearest"
-    dense = options(code="dense", representatives=None).neighbour
-    assert dense is not None
-    assert (len(dense.representatives), dense.code) == (30, "dense-30")
+    dense = options(code="dense", representatives=None)
+    assert (len(dense.representatives or ()), dense.code) == (30, "dense-30")
     # Of a class list that is stated, records vote in rounds, unless an answer is stated, too.
     for more, wanted in (
         ({"classes": "no,yes"}, "dense-30 residual"),
@@ -1165,16 +1161,13 @@ def test_the_code_follows_from_public_numbers_alone() -> None:
         ({"classes": None}, "dense-30"),
         ({"classes": "no,yes", "code": "nearest"}, "nearest"),
     ):
-        terms = options(**{"code": "dense", "representatives": None, **more}).neighbour
-        assert terms is not None
-        assert terms.code == wanted
+        assert options(**{"code": "dense", "representatives": None, **more}).code == wanted
     with pytest.raises(UsageError, match="has signs and is for dense"):
         options(code="nearest", answer="residual", classes="no,yes")
     with pytest.raises(UsageError, match="needs a class list that the campaign states: --classes"):
         options(code="dense-16", answer="residual", classes=None, representatives=None)
-    seven = options(code="dense-7", representatives=None).neighbour
-    assert seven is not None
-    assert len(seven.representatives) == 7
+    seven = options(code="dense-7", representatives=None)
+    assert len(seven.representatives or ()) == 7
     with pytest.raises(UsageError, match="code = dense-7 needs that many representatives, not 8"):
         options(code="dense-7", representatives=8)
     with pytest.raises(UsageError, match="a code is nearest, or dense-K"):
@@ -1233,14 +1226,10 @@ def test_more_budget_or_records_pay_for_more_representatives() -> None:
 
 
 def test_parties_are_told_the_most_votes_and_nobody_the_number_of_records() -> None:
-    told = public_campaign(matrix_spec())
-    assert (told.mechanism, told.most_votes, told.rounds, told.proofs) == (
-        "neighbour",
-        MOST,
-        1,
-        False,
-    )
-    assert public_campaign(make_spec()).most_votes == 0
+    told = write(matrix_spec().announced)
+    assert (told["most_votes"], told["rounds"]) == (MOST, 1)
+    assert told.keys().isdisjoint({"representatives", "votes_per_patient", "parties", "name"})
+    assert make_spec().most_votes is None
 
 
 def test_entries_are_checked_at_both_ends() -> None:

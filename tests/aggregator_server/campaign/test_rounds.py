@@ -35,7 +35,8 @@ from pate.rounds.solver import next_model
 from pate.votes import NoisySum
 from protos import wire
 from protos.pate.v1 import vote_pb2
-from tests.support.campaign_messages import SERVER_KEY, request_in
+from protos.terms import packed
+from tests.support.campaign_messages import SERVER_KEY, campaign_in, request_in
 from tests.support.world.in_process import Killed, Parties, World, kills, reached
 from tests.support.world.kinds import PUBLIC as PUBLIC_SETS
 from tests.support.world.kinds import ROWS, EveryWorld, every_kind
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.ledger.state import CampaignState
     from party.voting.voter import Voter
+    from pate.campaign.offer import Offer
 
 #: Failpoints that have their case here.
 FAILPOINTS = frozenset({"model-made", "model-recorded"})
@@ -468,7 +470,7 @@ class Asked:
         made = vote_pb2.PartyRequest()
         made.CopyFrom(asked)
         if made.digest:
-            made.campaign.CopyFrom(self.campaign())
+            made.campaign = packed(self.campaign().text)
             made.digest = b""
         change(made)
         batch, rows = made.ask.batch, self.world.public.take(list(made.ask.batch.rows))
@@ -480,9 +482,9 @@ class Asked:
         found = vote_pb2.Reply.FromString(vote_pb2.SignedReply.FromString(reply).body)
         return found.refusal.kind if found.HasField("refusal") else ""
 
-    def campaign(self) -> vote_pb2.Campaign:
-        requests = (request_in(body) for body, _ in self.world.parties.sent)
-        return next(each.campaign for each in requests if each.campaign.HasField("terms"))
+    def campaign(self) -> Offer:
+        sent = (campaign_in(body) for body, _ in self.world.parties.sent)
+        return next(each for each in sent if each is not None and each.settled is not None)
 
 
 def test_a_party_answers_each_round_with_one_model(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from aggregator_server.reaching import Listening
 from aggregator_server.results.report import describe_state, show
 from aggregator_server.results.statement import privacy_statement
 from aggregator_server.session import require_same_series, start_campaign
+from pate.campaign.offer import Offer
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
-from pate.errors import ProtocolError, StateError, UsageError
+from pate.errors import StateError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.runtime.screen import Screen
-from protos.terms import offer_of, public_campaign
 from tests.aggregator_server.campaign.test_matrix_campaign import (
     SHARES,
     matrix_spec,
@@ -38,7 +38,7 @@ def series_spec(**changes: Any) -> CampaignSpec:
 def test_a_campaign_without_a_series_has_the_texts_that_it_always_had() -> None:
     spec = matrix_spec(**SHARES)
     assert "series" not in spec.to_dict()
-    assert b"monthly" not in public_campaign(spec).SerializeToString()
+    assert "series" not in Offer(key=bytes(32), announced=spec.announced).text
     assert CampaignSpec.from_dict(spec.to_dict()) == spec
     with pytest.raises(UsageError, match="omitted"):
         CampaignSpec.from_dict(spec.to_dict() | {"series": None})
@@ -48,9 +48,7 @@ def test_the_series_is_in_the_specification_and_in_the_terms() -> None:
     spec = series_spec()
     assert spec.to_dict()["series"] == "monthly"
     assert CampaignSpec.from_dict(spec.to_dict()) == spec
-    message = public_campaign(spec)
-    offer_of(bytes(32), message)
-    assert message.series == "monthly"
+    assert spec.announced.series == "monthly"
     for first, then in ((spec, matrix_spec(**SHARES)), (matrix_spec(**SHARES), spec)):
         with pytest.raises(StateError, match="series"):
             first.require_same(then)
@@ -60,9 +58,9 @@ def test_the_series_is_in_the_specification_and_in_the_terms() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"series": ""}, "named by a line"),
-        ({"series": "a\nb"}, "named by a line"),
-        ({"series": "x" * 65}, "named by a line"),
+        ({"series": ""}, "series must be a line"),
+        ({"series": "a\nb"}, "series must be a line"),
+        ({"series": "x" * 65}, "series must be a line"),
         ({"noise": "central"}, "noise by the parties"),
         ({"schema": f"embeddings 7 by {'ab' * 32} of images"}, "protect patients"),
     ],
@@ -75,14 +73,6 @@ def test_a_series_that_makes_no_sense_is_refused(changes: dict[str, Any], words:
 def test_teachers_have_no_series() -> None:
     with pytest.raises(UsageError, match="for neighbour votes"):
         make_spec(series="monthly")
-    message = public_campaign(make_spec())
-    message.series = "monthly"
-    with pytest.raises(ProtocolError, match="campaigns of neighbour votes"):
-        offer_of(bytes(32), message)
-    message = public_campaign(series_spec())
-    message.series = "a\nb"
-    with pytest.raises(ProtocolError, match="name of a series"):
-        offer_of(bytes(32), message)
 
 
 def test_the_option_is_for_neighbour_votes_and_gets_into_the_specification() -> None:

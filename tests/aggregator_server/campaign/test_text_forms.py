@@ -14,9 +14,9 @@ import pytest
 
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.statement import privacy_statement
+from pate.campaign.offer import Offer
 from pate.campaign.spec import CampaignSpec
 from pate.storage.hash_chain import canonical
-from protos.terms import public_campaign, public_terms
 from tests.support.server.campaigns import CLASSES, make_parties
 
 RECORDED: Final = json.loads(Path(__file__).with_name("text_forms.json").read_text("ascii"))
@@ -27,13 +27,12 @@ def test_each_kind_of_campaign_is_written_as_it_was(kind: str, tmp_path: Path) -
     wanted = RECORDED[kind]
     spec = CampaignSpec.from_dict(json.loads(wanted["spec"]))
     assert canonical(spec.to_dict()) == wanted["spec"]
-    assert public_campaign(spec).SerializeToString(deterministic=True).hex() == wanted["message"]
 
     unit = "patient" if spec.unit == "patient" else "record"
     with Ledger.create(tmp_path / "ledger.sqlite", spec) as ledger:
         state = ledger.record_roster(make_parties(wanted["teachers"], unit), CLASSES)
-    terms = public_terms(state.roster, state.mechanisms, state.currency, state.cap)
-    assert terms.SerializeToString(deterministic=True).hex() == wanted["terms"]
+    offer = Offer(key=bytes(32), announced=spec.announced)
+    assert offer.settle(CLASSES, state.settled).text == wanted["offer"]
 
     said = json.loads(privacy_statement(state).to_json())
     assert said.pop("ledger_head").startswith("2:")  # its digest is new each time

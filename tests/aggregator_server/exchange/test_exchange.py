@@ -25,9 +25,9 @@ from pate.errors import QuorumError, SchemaError
 from pate.noise.exact import SystemNoise
 from pate.printable import listed
 from protos import wire
-from protos.campaigns import Campaigns
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
+from protos.terms import Campaigns
 from tests.support.campaign_messages import (
     SERVER_KEY,
     WORTH,
@@ -116,7 +116,7 @@ class House:
         body = pack_public_set(PUBLIC)
         return Exchange(
             self.link,
-            campaign_message(PUBLIC, None, classes=classes, **changes),
+            campaign_message(PUBLIC, None, classes=classes, **changes).offer(),
             Keyring(SERVER_KEY, enrolled),
             Distribution(lambda: [body[:100], body[100:]]),
             cast("Screen", self.lines),
@@ -132,7 +132,7 @@ class House:
 
 def fix(exchange: Exchange, roster: Sequence[RosterParty], classes: Sequence[str]) -> None:
     members = [(party.name, bytes.fromhex(party.identity), party.teachers) for party in roster]
-    exchange.fix_roster(roster, classes, terms_message(members))
+    exchange.fix_roster(roster, classes, terms_message(members).settled())
 
 
 def all_come(exchange: Exchange, parties: int) -> None:
@@ -425,7 +425,7 @@ def listening(house: House) -> list[tuple[str, str, bool]]:
     def noting(voter: Voter) -> Callable[[bytes], bytes]:
         def handle(body: bytes) -> bytes:
             request = request_in(body)
-            whole = request.HasField("campaign")
+            whole = bool(request.campaign)
             assert whole != bool(request.digest)
             sent.append((voter._name, request.WhichOneof("body") or "", whole))
             return voter.handle(body)
@@ -444,7 +444,7 @@ def test_the_campaign_is_sent_once_and_again_to_who_lost_it(
     house = House(tmp_path, [Constant(3, 0), Constant(2, 1), Constant(1, 1)], public=PUBLIC)
     sent = listening(house)
     houses.append(house)
-    exchange = house.exchange(aggregation="masked", threshold=3, colluders=1)
+    exchange = house.exchange(aggregation="masked", min_parties=3, colluders=1)
     roster = exchange.gather(3)
     fix(exchange, roster, roster[0].classes)
 

@@ -60,7 +60,7 @@ class House:
         self, *, sends: bool = True, enrolled: Callable[[], Mapping[str, bytes]] | None = None
     ) -> Exchange:
         return Exchange(
-            Quick(self.grid), self.parties[0].campaign, Keyring(SERVER_KEY, enrolled),
+            Quick(self.grid), self.parties[0].campaign.offer(), Keyring(SERVER_KEY, enrolled),
             Distribution(list), cast("Screen", self.lines),
             encoder=Distribution(lambda: PackedEncoder(self.folder), encoder=True) if sends else None,
         )  # fmt: skip

@@ -110,7 +110,7 @@ class Play:
         )  # fmt: skip
         self.exchange = Exchange(
             self.wire,
-            campaign_message(PUBLIC),
+            campaign_message(PUBLIC).offer(),
             Keyring(SERVER_KEY),
             Distribution(lambda: [pack_public_set(PUBLIC)]),
             cast("Screen", self.lines),
@@ -118,7 +118,9 @@ class Play:
         )  # fmt: skip
         identity = key.public_key().public_bytes_raw()
         self.roster = [RosterParty("p", identity.hex(), 1, "record")]
-        self.exchange.fix_roster(self.roster, CLASSES, terms_message([("p", identity, 1)]))
+        self.exchange.fix_roster(
+            self.roster, CLASSES, terms_message([("p", identity, 1)]).settled()
+        )
 
     def connects(self, node: int) -> None:
         self.wire.alive[node] = self.voter
@@ -242,7 +244,9 @@ def test_one_that_is_coming_back_is_waited_for_a_second_time_and_no_longer(
     absent = RosterParty("q", "00" * 32, 1, "record")
     roster = [*play.roster, absent]
     play.exchange.fix_roster(
-        roster, CLASSES, terms_message([(p.name, bytes.fromhex(p.identity), 1) for p in roster])
+        roster,
+        CLASSES,
+        terms_message([(p.name, bytes.fromhex(p.identity), 1) for p in roster]).settled(),
     )
     play.wire.coming = ["q", "not on the roster"] if returns else []
     play.connects(1)
@@ -277,7 +281,7 @@ def test_two_that_leave_whenever_they_are_told_do_not_hold_up_the_end(
     identity = key.public_key().public_bytes_raw()
     roster = [*play.roster, RosterParty("q", identity.hex(), 1, "record")]
     members = [(party.name, bytes.fromhex(party.identity), 1) for party in roster]
-    play.exchange.fix_roster(roster, CLASSES, terms_message(members))
+    play.exchange.fix_roster(roster, CLASSES, terms_message(members).settled())
     wire, times = play.wire, 0
     send = wire.send
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.aggregation import Steps
 
-CAMPAIGN = campaign_message(Images(np.zeros((2, 4, 4, 1), dtype=np.uint8)), classes=("x", "y"))
+CAMPAIGN = campaign_message(
+    Images(np.zeros((2, 4, 4, 1), dtype=np.uint8)), classes=("x", "y")
+).offer()
 FILES = -1  # the node of the one party by envelope
 
 
@@ -90,7 +92,7 @@ def test_a_party_that_failed_is_sent_the_whole_campaign_again() -> None:
 
     def whole() -> bool:
         ask(box, 7)
-        return request_in(hand.sent[-1][2]).HasField("campaign")
+        return bool(request_in(hand.sent[-1][2]).campaign)
 
     assert whole()
     hand.arrivals = [Arrival(7, hand.sent[-1][1], b"reply", None)]
@@ -100,7 +102,7 @@ def test_a_party_that_failed_is_sent_the_whole_campaign_again() -> None:
     hand.arrivals = [Arrival(7, hand.sent[-1][1], None, GONE)]
     assert len(list(box.arrivals())) == 1
     assert whole()
-    box.fix_terms()
+    box.fix_terms(CAMPAIGN)
     assert whole()
 
 

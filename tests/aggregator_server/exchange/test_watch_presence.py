@@ -54,7 +54,7 @@ def test_it_tells_who_came_what_is_asked_and_who_went(tmp_path: Path) -> None:
     try:
         exchange = Exchange(
             house.link,
-            campaign_message(PUBLIC),
+            campaign_message(PUBLIC).offer(),
             keys,
             Distribution(lambda: [body]),
             cast("Screen", house.lines),
@@ -122,7 +122,7 @@ def test_a_party_that_prepares_is_shown_before_it_has_read_a_record(tmp_path: Pa
     lines = Lines()
     told: list[Presence] = []
     exchange = Exchange(
-        Quick(grid), campaign_message(TABLE, classes=("a", "b", "c")), Keyring(SERVER_KEY),
+        Quick(grid), campaign_message(TABLE, classes=("a", "b", "c")).offer(), Keyring(SERVER_KEY),
         Distribution(list), cast("Screen", lines), show=told.append,
     )  # fmt: skip
 

@@ -201,7 +201,7 @@ def test_the_chain_is_the_same_for_the_same_steps(path: Path) -> None:
     assert Head.parse(GOLDEN) == second.head
 
 
-GOLDEN = "2:d4a19f4259bad9d9662f5b79102ee242761dd7447a3487759a326d869f26b6cb"
+GOLDEN = "2:0f17270d6906e4e837eff60774ad45397bd2aa3fabe47e08f48891f73505be75"
 
 
 # Roster and votes.

@@ -21,6 +21,7 @@ from pate.storage.entries import each_entry
 from pate.storage.hash_chain import Entry
 from tests.support.party.offers import (
     SIX,
+    altered,
     answer,
     answer_and_open,
     batch_of,
@@ -128,7 +129,7 @@ def test_exact_sums_of_records_are_unmasked_with_the_same_parties_in_every_campa
     """Whatever the queries, and although the policy let the votes themselves leave."""
     mechanism = Neighbour(3, Fraction(40), 1)
     first = settled(aggregator="neighbour", mechanisms=(mechanism,))
-    other = replace(first, campaign="d2" * 16)
+    other = altered(first, id="d2" * 16)
     answer_and_open(ledger, first, queries(0, 3))
     hashes = queries(5, 3)
     given = Answer(batch_of(hashes), hashes, bytes(32), tags=tags(hashes))

@@ -6,6 +6,7 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,8 @@ from party.ledger.sent_votes import (
 )
 from pate.campaign.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError
-from tests.support.party.offers import batch_of, noisy, queries, settled, tags
+from pate.mechanisms import Neighbour
+from tests.support.party.offers import altered, batch_of, joining, noisy, queries, settled, tags
 
 SOURCE, OTHER = bytes(32), b"o" * 32
 FIRST, LATE = settled(), settled(campaign="d2" * 16)
@@ -175,9 +177,11 @@ def test_a_tag_is_of_the_votes_by_name() -> None:
 
 
 RECORDS = settled(
-    campaign="e5" * 16, aggregator="neighbour", mechanisms=None, composition=None, cap=None,
-    public_set="p", teachers_each=(5,) * 6, teachers=30, classes=("x", "y"),
-)  # fmt: skip
+    campaign="e5" * 16,
+    aggregator="neighbour",
+    mechanisms=(Neighbour(3, Fraction(40), 1),),
+    most_votes=5,
+)
 
 
 def test_sums_of_teachers_and_of_records_may_have_other_parties() -> None:
@@ -189,13 +193,16 @@ def test_sums_of_teachers_and_of_records_may_have_other_parties() -> None:
 
 def test_a_matrix_is_all_that_decides_records_votes() -> None:
     assert matrix_of(FIRST, "aa") == matrix_of(FIRST, "bb") == ""
+    fewer = settled(
+        aggregator="neighbour", mechanisms=(Neighbour(3, Fraction(40), 1),), most_votes=4
+    )
     whole = matrix_of(RECORDS, "aa")
-    assert matrix_of(replace(RECORDS, classes=("y", "x"), epsilon=1.0), "aa") == whole
+    assert matrix_of(altered(RECORDS, classes=("yes", "no"), epsilon=1.0), "aa") == whole
     for other in (
         matrix_of(RECORDS, "bb"),
-        matrix_of(replace(RECORDS, public_set="q"), "aa"),
-        matrix_of(replace(RECORDS, teachers_each=(4,) * 6, teachers=24), "aa"),
-        matrix_of(replace(RECORDS, classes=("x", "z")), "aa"),
+        matrix_of(altered(RECORDS, public_set="cd" * 32), "aa"),
+        matrix_of(fewer, "aa"),
+        matrix_of(altered(RECORDS, classes=("no", "maybe")), "aa"),
     ):
         assert other != whole
 
@@ -204,8 +211,9 @@ def test_exact_sums_of_labels_share_queries_under_one_number_of_labels(ledger: P
     """Teachers that cast no more than two labels have the same votes where two count and where three do."""
 
     def labels(most: int, campaign: str, *, shares: bool = False) -> Offer:
-        made = noisy(campaign=campaign) if shares else settled(campaign=campaign)
-        return replace(made, code=f"each-4 labels-{most}-of-4", mechanisms=None)
+        noise = "distributed" if shares else "central"
+        code, names = f"each-4 labels-{most}-of-4", ("a", "b", "c", "d")
+        return joining(campaign=campaign, noise=noise, code=code, classes=names)
 
     give(ledger, labels(2, "c1" * 16), queries(0, 4))
     for votes in (None, others(queries(3, 4))):

@@ -123,11 +123,11 @@ def test_neither_path_of_a_coordinator_who_looked_first_is_dearer(tmp_path: Path
         return Totals(offer, 100, 100)
 
     gate = gated(
-        campaign="03", unit="patient", epsilon=0.18, delta=0.95e-5,
+        campaign="03" * 16, unit="patient", epsilon=0.18, delta=0.95e-5,
         mechanisms=(GNMax(Fraction(40), 1),),
     )  # fmt: skip
-    for last in (matrix("02"), Totals(gate, 100, 100)):
-        view = LedgerView((matrix("01"), last), (last.offer.campaign, 2))
+    for last in (matrix("02" * 16), Totals(gate, 100, 100)):
+        view = LedgerView((matrix("01" * 16), last), (last.offer.campaign, 2))
         with pytest.raises(RefusedError, match="largest_epsilon is 1"):
             policy._check_epsilon(last.offer, view)
 

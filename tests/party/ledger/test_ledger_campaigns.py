@@ -20,6 +20,7 @@ from pate.campaign.offer import Offer
 from pate.errors import LedgerError, RefusedError
 from tests.support.party.offers import (
     SIX,
+    altered,
     answer,
     answer_and_open,
     batch_of,
@@ -73,7 +74,7 @@ def test_a_campaign_that_ended_is_refused_as_before(path: Path) -> None:
     with pytest.raises(RefusedError, match="unmasked with other parties before"):
         ledger.open_batch(first, batch_of(queries(0, 4)), queries(0, 4), FIVE)
     with pytest.raises(RefusedError, match="changed its epsilon"):
-        ledger.join(replace(offer_of(0), epsilon=9.0))
+        ledger.join(altered(offer_of(0), epsilon=9.0))
     assert ledger.head == head
     late = settled(campaign="ee" * 16)
     batch = answer(ledger, late, queries(2, 3))
@@ -125,7 +126,7 @@ def test_counts_and_openings_are_those_of_a_ledger_that_holds_everything(
             continue
         for each in hashes:
             opened.setdefault(each, set()).add(survivors)
-            if offer.sums.distributed:
+            if offer.announced.sums.distributed:
                 noisy_batches.setdefault(each, set()).add(batch)
         if data.draw(st.integers(0, 3)) == 0:
             ledger = PartyLedger(ledger.path)

@@ -25,7 +25,7 @@ from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.campaign.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.mechanisms import DistributedNeighbour
-from tests.support.party.offers import KEY, batch_of, queries, settled, tags
+from tests.support.party.offers import KEY, altered, batch_of, queries, settled, tags
 
 KNOWN, OTHERWISE = "0a" * 32, "0b" * 32
 DELTA = Delta(1e-5)
@@ -41,8 +41,7 @@ def offer(number: int, *, votes: int = 1, sigma: int = 20, **changes: Any) -> Of
         "noise": "distributed",
         "mechanisms": (mechanism,),
     }
-    series = changes.pop("series", "monthly")
-    return replace(settled(**terms | changes), series=series)
+    return settled(**terms | {"series": "monthly"} | changes)
 
 
 def units(*numbers: int) -> list[bytes]:
@@ -137,17 +136,16 @@ def test_all_campaigns_of_a_series_know_and_charge_units_alike(ledger: PartyLedg
             give(ledger, number, units(2), **changes)
     # A series of another name, or of another coordinator, is another series.
     give(ledger, 5, units(12), known_by=OTHERWISE, series="weekly", at=10)
-    give(ledger, 6, units(13), known_by=OTHERWISE, key=KEY[::-1].hex(), at=20)
+    give(ledger, 6, units(13), known_by=OTHERWISE, key=KEY[::-1], at=20)
 
 
 def test_a_campaign_does_not_change_its_series(ledger: PartyLedger) -> None:
     for first, then in (("monthly", None), (None, "monthly"), ("monthly", "weekly")):
-        about = offer(
-            1, series=first, campaign=hashlib.sha256(f"{first}{then}".encode()).hexdigest()
-        )
+        campaign = hashlib.sha256(f"{first}{then}".encode()).hexdigest()[:32]
+        about = offer(1, series=first, campaign=campaign)
         ledger.join(about)
         with pytest.raises(RefusedError, match="changed its series"):
-            ledger.join(replace(about, series=then))
+            ledger.join(altered(about, series=then))
 
 
 # --- what it costs -------------------------------------------------------------------------------
@@ -162,7 +160,7 @@ def test_a_series_costs_as_much_as_its_most_expensive_campaign(ledger: PartyLedg
     give(ledger, 5, None, series=None, at=30)
     assert epsilon(ledger) == worth(15, 20)
     give(ledger, 6, units(1001), series="weekly", at=40)
-    give(ledger, 7, units(1002), key=KEY[::-1].hex(), at=50)
+    give(ledger, 7, units(1002), key=KEY[::-1], at=50)
     assert epsilon(ledger) == worth(15, 20, 20, 20)
     assert epsilon(PartyLedger(ledger.path)) == epsilon(ledger)
 

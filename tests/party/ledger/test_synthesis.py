@@ -55,9 +55,8 @@ def of_model(**changes: Any) -> Synthesis:
 
 def thousand(sigma: int = 40, **changes: Any) -> Offer:
     """A campaign whose terms pay for 1,000 labels of GNMax."""
-    return settled(
-        public_queries=1000, cap=Fraction(10), mechanisms=(GNMax(Fraction(sigma), 1),), **changes
-    )
+    changes = {"mechanisms": (GNMax(Fraction(sigma), 1),)} | changes
+    return settled(public_queries=1000, cap=Fraction(10), **changes)
 
 
 # --- the cumulative epsilon ----------------------------------------------------------------------
@@ -125,7 +124,7 @@ def test_a_figure_with_paid_rows_is_for_units_added_or_removed(
     mechanism: Mechanism, unit: Unit
 ) -> None:
     """Altering a row costs its release up to twice; the votes of a patient may cover it."""
-    offer = replace(thousand(), aggregator=mechanism.name, unit=unit, mechanisms=(mechanism,))
+    offer = thousand(aggregator=mechanism.name, unit=unit, mechanisms=(mechanism,))
     votes, rows = [Totals(offer, 10, 10)], synthesis(unit=unit)
     for figure in (
         cumulative_epsilon(votes, Delta(1e-5), [rows]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from party.ledger.ledger import PartyLedger
 from party.ledger.verify import Check, agrees, unclear, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
-from pate.campaign.choices import CompositionName
 from pate.campaign.offer import Offer
 from pate.formats.privacy_statement import (
     ADJACENCY,
@@ -60,21 +59,21 @@ OTHER = ObserverStatement("hospital_b", 0.001, 1e-9, "nothing to see")
 
 def published(offer: Offer, **changes: Any) -> PrivacyStatement:
     """What an honest server says of an offer after 4 labels for 5 queries."""
-    assert offer.mechanisms is not None
+    announced, terms = offer.announced, offer.require_settled()
     made: dict[str, Any] = {
         "campaign": offer.campaign,
         "epsilon": WORTH,
-        "delta": offer.delta,
-        "unit": offer.unit,
-        "adjacency": ADJACENCY[offer.unit],
-        "mechanism": tuple(each.to_dict() for each in offer.mechanisms),
-        "aggregation": offer.sums.aggregation,
-        "noise": NOISE[offer.sums.noise],
-        "teachers": offer.teachers,
+        "delta": announced.delta,
+        "unit": announced.unit,
+        "adjacency": ADJACENCY[announced.unit],
+        "mechanism": tuple(each.to_dict() for each in terms.mechanisms),
+        "aggregation": announced.sums.aggregation,
+        "noise": NOISE[announced.sums.noise],
+        "teachers": terms.teachers,
         "queries_asked": 5,
         "labels_released": 4,
-        "composition": offer.composition,
-        "cap": str(offer.cap),
+        "composition": terms.composition,
+        "cap": str(terms.cap),
         "realised": "1/100",
         "ledger_head": "9:" + "ab" * 32,
         "statements": observers(WORTH),
@@ -85,9 +84,7 @@ def published(offer: Offer, **changes: Any) -> PrivacyStatement:
 def answered(
     ledger: PartyLedger, offer: Offer, *, count: int = 5, told: bool = True
 ) -> CampaignRecord:
-    ledger.join(
-        joining(noise=offer.sums.noise, aggregation=offer.sums.aggregation, rounds=offer.rounds)
-    )
+    ledger.join(Offer(key=offer.key, announced=offer.announced))
     answer_and_open(ledger, offer, queries(0, count))
     if told:
         ledger.end(offer.campaign, queries_asked=5, labels_released=4, epsilon=1.7, delta=1e-5)
@@ -306,8 +303,8 @@ def test_where_all_must_answer_no_query_is_asked_that_we_did_not(tmp_path: Path)
 def test_a_servers_own_figure_is_not_less_than_what_we_opened_for_it(ledger: PartyLedger) -> None:
     offer = noisy()
     record = answered(ledger, offer, count=5)
-    assert offer.mechanisms is not None
-    five = Gdp().epsilon(5 * total_cost(Gdp(), offer.mechanisms[0].worst), 1e-5)
+    (mechanism,) = offer.require_settled().mechanisms
+    five = Gdp().epsilon(5 * total_cost(Gdp(), mechanism.worst), 1e-5)
     for server, names in (
         (five, []),
         (five * 1.5, []),  # others opened batches that we were not in
@@ -326,7 +323,7 @@ def test_a_gated_statement_is_worth_what_its_gate_is(ledger: PartyLedger) -> Non
     worth = Gate(batch).epsilon(Fraction(1), 1e-5)
     offer = settled(composition="gate", cap=Fraction(1), gate=batch)
     record = answered(ledger, offer)
-    steps = tuple(each.to_dict() for each in offer.mechanisms or ())
+    steps = tuple(each.to_dict() for each in offer.require_settled().mechanisms)
     gate = {key: value for key, value in batch.to_dict().items() if key != "event"}
     gated = {
         "mechanism": (*steps, {"mechanism": "gate", **gate}),
@@ -354,23 +351,8 @@ def test_a_gated_statement_is_worth_what_its_gate_is(ledger: PartyLedger) -> Non
 
 def offered(state: CampaignState) -> Offer:
     """What the server of a campaign tells its parties."""
-    spec = state.spec
-    return Offer(
-        key=KEY,
-        campaign=spec.id,
-        aggregator=spec.aggregator,
-        sums=spec.sums,
-        unit=spec.unit,
-        epsilon=spec.epsilon,
-        delta=spec.delta,
-        public_queries=spec.queries,
-        rounds=spec.rounds,
-        roster=tuple(party.name for party in state.roster),
-        teachers=state.teachers,
-        mechanisms=state.mechanisms,
-        composition=cast("CompositionName", state.currency.name),
-        cap=state.cap,
-    )
+    offer = Offer(key=KEY, announced=state.spec.announced)
+    return offer.settle(state.classes, state.settled)
 
 
 @pytest.mark.parametrize("aggregation", ["plain", "masked"])
@@ -392,14 +374,14 @@ def test_the_statement_of_a_real_server_agrees(
         if aggregation == "plain":
             answer(ledger, offer, queries(first, 100))
         else:
-            answer_and_open(ledger, offer, queries(first, 100), offer.roster or ())
+            answer_and_open(ledger, offer, queries(first, 100), offer.require_settled().names)
     assert wrong(verify_statement(statement, ledger.find(offer.campaign))) == []
     ledger.end(
         offer.campaign,
         queries_asked=state.queries_asked,
         labels_released=len(state.labels),
         epsilon=state.epsilon,
-        delta=offer.delta,
+        delta=offer.announced.delta,
     )
     checks = verify_statement(statement, ledger.find(offer.campaign))
     assert {each.finding for each in checks} == {"ok"}
@@ -422,8 +404,8 @@ def test_the_servers_figure_of_a_real_server_with_noise_shares(
     offer = offered(state)
     voted = len(state.voted)
     assert 0 < voted < spec.queries
-    answer_and_open(ledger, offer, queries(0, voted), offer.roster or ())
+    answer_and_open(ledger, offer, queries(0, voted), offer.require_settled().names)
     assert wrong(verify_statement(statement, ledger.find(offer.campaign))) == []
     more = queries(voted, 1)  # the server had one more query answered than it lets on
-    answer_and_open(ledger, offer, more, offer.roster or ())
+    answer_and_open(ledger, offer, more, offer.require_settled().names)
     assert wrong(verify_statement(statement, ledger.find(offer.campaign))) == ["server"]

@@ -27,6 +27,7 @@ from pate.mechanisms import ConfidentGNMax, GNMax, LNMax
 from tests.support.party.offers import (
     KEY,
     SIX,
+    altered,
     answer,
     batch_of,
     gated,
@@ -226,26 +227,23 @@ def test_a_tenth_as_it_is_written_fits_a_tenth() -> None:
 
 def test_a_gate_is_held_against_its_promise_before_a_vote_is_computed() -> None:
     offer = gated(1.5, 1e-6)
-    assert offer.gate is not None
+    gate = offer.require_settled().gate
+    assert gate is not None
     admit(FREE, offer)
-    refused(FREE, dataclasses.replace(offer, epsilon=1.4), "announces epsilon 1.4, but its")
-    wider = dataclasses.replace(offer.gate, target=offer.gate.target * 2)
-    refused(FREE, dataclasses.replace(offer, gate=wider), "announces epsilon 1.5, but its")
+    refused(FREE, altered(offer, epsilon=1.4), "announces epsilon 1.4, but its")
+    wider = dataclasses.replace(gate, target=gate.target * 2)
+    refused(FREE, altered(offer, gate=wider), "announces epsilon 1.5, but its")
     # It would fail more often than delta says.
-    refused(
-        FREE, dataclasses.replace(offer, delta=1e-7), "its terms give no guarantee: this gate fails"
-    )
-    refused(
-        FREE, dataclasses.replace(offer, cap=Fraction(2)), "give no guarantee: one batch may be"
-    )
-    # Of a campaign that may release nothing any gate would be worth 0.
-    lying = dataclasses.replace(offer, gate=wider, cap=Fraction(0))
-    refused(FREE, lying, "is gated and its cap is 0 batches")
-    refused(FREE, dataclasses.replace(offer, rounds=2), "has 2 rounds: a gate allows only one")
-    huge = dataclasses.replace(offer.gate, order=Fraction(10**6), target=Fraction(10**6))
-    refused(FREE, dataclasses.replace(offer, gate=huge), "campaign c1c1c1c1")
-    often = dataclasses.replace(offer.gate, failure=Fraction(1, 3))
-    refused(FREE, dataclasses.replace(offer, gate=often), "its terms give no guarantee")
+    refused(FREE, altered(offer, delta=1e-7), "its terms give no guarantee: this gate fails")
+    refused(FREE, altered(offer, cap=Fraction(2)), "give no guarantee: one batch may be")
+    # Nor is a part of a batch released.
+    lying = altered(offer, cap=Fraction(1, 2))
+    refused(FREE, lying, "is gated and its cap is 1/2 batches")
+    refused(FREE, altered(offer, rounds=2), "has 2 rounds: a gate allows only one")
+    huge = dataclasses.replace(gate, order=Fraction(10**6), target=Fraction(10**6))
+    refused(FREE, altered(offer, gate=huge), "campaign c1c1c1c1")
+    often = dataclasses.replace(gate, failure=Fraction(1, 3))
+    refused(FREE, altered(offer, gate=often), "its terms give no guarantee")
 
 
 def test_terms_that_are_worth_more_than_was_announced_are_refused_by_everyone() -> None:
@@ -280,7 +278,7 @@ def test_masks_that_stand_fewer_colluders_than_we_reckon_with() -> None:
 
 
 def test_noisy_sums_of_no_more_queries_than_the_cap_pays_for() -> None:
-    worst = noisy().mechanisms[0].worst[0]  # type: ignore[index]
+    worst = noisy().require_settled().mechanisms[0].worst[0]
     cap = 2 * composition_named("zcdp").cost(worst)
     admit(FREE, noisy(queries=2, cap=cap, composition="zcdp"))
     refused(FREE, noisy(queries=3, cap=cap, composition="zcdp"), "more than its cap covers")
@@ -360,7 +358,9 @@ def test_the_defaults_are_strict_but_on_loopback() -> None:
     admit(strict, joining(), key=KEY)
     refused(strict, joining(), "not enrolled")
     refused(strict, joining(aggregation="plain"), "aggregation", key=KEY)
-    refused(strict, settled(roster=("a", "b"), threshold=2), "least_roster is 3", key=KEY)
+    refused(
+        strict, settled(roster=("a", "b"), threshold=2, colluders=0), "least_roster is 3", key=KEY
+    )
     refused(strict, joining(epsilon=11.0), "largest_epsilon is 10", key=KEY)
     loopback = Policy.default(loopback=True)
     admit(loopback, settled(aggregation="plain", roster=("a",), threshold=1, epsilon=50.0))
@@ -391,7 +391,7 @@ def parsed(text: str, *, loopback: bool = False) -> Policy:
 
 def test_encoders_are_accepted_by_their_digest() -> None:
     ours, other = "ab" * 32, "cd" * 32
-    offer = dataclasses.replace(joining(), schema=f"embeddings 6 by {ours} of images")
+    offer = joining(schema=f"embeddings 6 by {ours} of images")
     strict = dataclasses.replace(FREE, encoders=())
     with pytest.raises(RefusedError, match=f"encoders.*{ours}; add it if you trust it"):
         admit(strict, offer)
@@ -399,7 +399,7 @@ def test_encoders_are_accepted_by_their_digest() -> None:
         admit(dataclasses.replace(FREE, encoders=(other,)), offer)
     admit(dataclasses.replace(FREE, encoders=(other, ours)), offer)
     admit(dataclasses.replace(FREE, encoders=None), offer)
-    admit(strict, dataclasses.replace(offer, schema="images 8x8x1"))
+    admit(strict, altered(offer, schema="images 8x8x1"))
     assert Policy.default(loopback=False).encoders == ()
     assert Policy.default(loopback=True).encoders is None
     said = rules_in_words(dataclasses.replace(FREE, encoders=(other, ours)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -25,6 +25,10 @@ from party.voting.own_data import OwnFile
 from party.voting.series import series_voters
 from pate.accounting.composition import Gdp, Pure, total_cost
 from pate.accounting.filters import GAUSSIAN_PART, Delta
+from pate.campaign.announced import Announced
+from pate.campaign.offer import Settled
+from pate.campaign.roster import Member
+from pate.campaign.sum_terms import SumTerms
 from pate.codes import GRID
 from pate.data.cells import Decimal, Reading, Thousands
 from pate.data.schema import Schema
@@ -32,13 +36,18 @@ from pate.data.values import Dataset, Table, batch_hash
 from pate.errors import ProtocolError
 from pate.mechanisms import Neighbour
 from protos.pate.v1 import vote_pb2
-from protos.terms import mechanism_texts
 from tests.party.voting.test_own_data import Site
 from tests.party.voting.test_series import OFFER
-from tests.support.campaign_messages import campaign_message, terms_message
+from tests.support.campaign_messages import (
+    CampaignMessage,
+    MemberMessage,
+    TermsMessage,
+    campaign_message,
+    terms_message,
+)
 
 if TYPE_CHECKING:
-    Change = Callable[[vote_pb2.Campaign], None]
+    Change = Callable[[CampaignMessage], None]
 
 PUBLIC: Final = Table(
     ("lab", "kind"), (np.array([1.0, 9.0, 21.0, 33.0]), np.array(["x", "y", "z", "x"]))
@@ -84,20 +93,22 @@ class Value:
 def of(then: Literal["same", "refused", "adds up"] = "refused", **fields: object) -> Value:
     """Plain fields of the campaign."""
 
-    def change(campaign: vote_pb2.Campaign) -> None:
+    def change(campaign: CampaignMessage) -> None:
         for name, value in fields.items():
-            if name == "classes":
-                del campaign.classes[:]
-                campaign.classes.extend(value)  # type: ignore[arg-type]  # names
-            else:
-                setattr(campaign, name, value)
+            setattr(campaign, name, value)
 
     return Value(change, then)
 
 
-def in_terms(then: Literal["same", "refused"], change: Callable[[vote_pb2.Terms], object]) -> Value:
+def in_terms(then: Literal["same", "refused"], change: Callable[[TermsMessage], object]) -> Value:
     """A change of the terms."""
-    return Value(lambda campaign: void(change(campaign.terms)), then)
+    return Value(lambda campaign: void(change(terms_of(campaign))), then)
+
+
+def terms_of(campaign: CampaignMessage) -> TermsMessage:
+    """What is settled of a campaign, which is."""
+    assert campaign.terms is not None
+    return campaign.terms
 
 
 def void(_: object) -> None:
@@ -107,7 +118,7 @@ def void(_: object) -> None:
 def over(public: Table, then: Literal["same", "refused"]) -> Value:
     """Another public set, described as it is."""
 
-    def change(campaign: vote_pb2.Campaign) -> None:
+    def change(campaign: CampaignMessage) -> None:
         told = campaign_message(public)
         campaign.public_set, campaign.queries, campaign.schema = (
             told.public_set, told.queries, told.schema,
@@ -119,13 +130,12 @@ def over(public: Table, then: Literal["same", "refused"]) -> Value:
 def noise(then: Literal["same", "refused"], mechanism: Neighbour, **fields: object) -> Value:
     """Another mechanism at its own cost, and other fields."""
 
-    def change(campaign: vote_pb2.Campaign) -> None:
+    def change(campaign: CampaignMessage) -> None:
         of(then, **fields).change(campaign)
         composition = Pure() if campaign.delta == 0 else Gdp()
-        del campaign.terms.mechanisms[:]
-        campaign.terms.mechanisms.extend(mechanism_texts((mechanism,)))
-        campaign.terms.composition = composition.name
-        campaign.terms.cap = str(total_cost(composition, mechanism.worst))
+        terms = terms_of(campaign)
+        terms.mechanisms, terms.composition = [mechanism], composition.name
+        terms.cap = str(total_cost(composition, mechanism.worst))
 
     return Value(change, then)
 
@@ -133,16 +143,16 @@ def noise(then: Literal["same", "refused"], mechanism: Neighbour, **fields: obje
 def member(**fields: object) -> Value:
     """Another entry of the roster."""
 
-    def change(terms: vote_pb2.Terms) -> None:
+    def change(terms: TermsMessage) -> None:
         for name, value in fields.items():
             setattr(terms.roster[0], name, value)
 
     return in_terms("refused", change)
 
 
-def most(campaign: vote_pb2.Campaign) -> None:
+def most(campaign: CampaignMessage) -> None:
     """Another bound on a count, in both of its places."""
-    campaign.most_votes = campaign.terms.roster[0].teachers = MOST - 1
+    campaign.most_votes = terms_of(campaign).roster[0].teachers = MOST - 1
 
 
 def columns(**numbers: bool) -> Table:
@@ -157,15 +167,15 @@ EMBEDDED: Final = f"embeddings 4 by {'ab' * 32} of texts"
 
 #: For each field of a campaign's message what a server may put there.
 VARIED: Final[dict[str, list[Value]]] = {
-    "Campaign.id": [of("same", id=b"x" * 16)],
-    "Campaign.classes": [
+    "Announced.id": [of("same", id=b"x" * 16)],
+    "Announced.classes": [
         *(of("same", classes=each) for each in SPELLINGS),
         of("same", classes=("1", "other")),  # records of another class take no part in it
         of("same", classes=("False", "other")),
     ],
-    "Campaign.public_set": [over(OTHER_ROWS, "same"), of(public_set=b"p" * 32)],
-    "Campaign.queries": [of(queries=5)],
-    "Campaign.schema": [
+    "Announced.public_set": [over(OTHER_ROWS, "same"), of(public_set=b"p" * 32)],
+    "Announced.queries": [of(queries=5)],
+    "Announced.schema": [
         over(columns(lab=NUMBER), "refused"),
         over(columns(lab=TEXT, kind=TEXT), "refused"),
         over(columns(lab=NUMBER, kind=NUMBER), "refused"),
@@ -174,41 +184,41 @@ VARIED: Final[dict[str, list[Value]]] = {
         of(schema="images 4x4x1"),
         of(schema="images 4x4x1 window 0 4095"),
     ],
-    "Campaign.mechanism": [of(mechanism="gnmax"), of(mechanism="gnmax", most_votes=0)],
-    "Campaign.unit": [of(unit="patient"), of(unit="party")],
-    "Campaign.aggregation": [of(aggregation="masked")],
-    "Campaign.epsilon": [of("same", epsilon=2.0)],
-    "Campaign.delta": [of("same", delta=1e-6), of(delta=0.0)],
-    "Campaign.rounds": [of(rounds=2)],
-    "Campaign.noise": [of(noise="distributed")],
-    "Campaign.threshold": [of(threshold=2)],
-    "Campaign.colluders": [of("same", colluders=1)],
-    "Campaign.proofs": [of(proofs=True)],
-    "Campaign.most_votes": [Value(most, "same"), of(most_votes=MOST - 1)],
-    "Campaign.code": [
+    "Announced.aggregator": [of(aggregator="gnmax"), of(aggregator="gnmax", most_votes=0)],
+    "Announced.unit": [of(unit="patient"), of(unit="party")],
+    "Announced.sums.aggregation": [of(aggregation="masked")],
+    "Announced.epsilon": [of("same", epsilon=2.0)],
+    "Announced.delta": [of("same", delta=1e-6), of(delta=0.0)],
+    "Announced.rounds": [of(rounds=2)],
+    "Announced.sums.noise": [of(noise="distributed")],
+    "Announced.sums.min_parties": [of(min_parties=2)],
+    "Announced.sums.colluders": [of("same", colluders=1)],
+    "Announced.vote_proofs": [of(vote_proofs=True)],
+    "Announced.most_votes": [Value(most, "same"), of(most_votes=MOST - 1)],
+    "Announced.code": [
         noise("same", Neighbour(3, Fraction(88 * GRID), 1, code="dense-4"), code="dense-4"),
         of(code="dense-4"),
         of(code="nearest number"),
         of(code="nearest labels-1"),
     ],
-    "Campaign.wanted_teachers": [of(wanted_teachers=10)],
-    "Campaign.series": [of("adds up", series="weekly"), of("adds up", series="")],
-    "Campaign.terms": [Value(lambda campaign: campaign.ClearField("terms"), "refused")],
-    "Terms.roster": [
-        in_terms("same", lambda terms: terms.roster.add(name="b", identity=b"b" * 32, teachers=MOST)),
-        in_terms("refused", lambda terms: terms.ClearField("roster")),
+    "Announced.wanted_teachers": [of(wanted_teachers=10)],
+    "Announced.series": [of("adds up", series="weekly"), of("adds up", series="")],
+    "Offer.settled": [of(terms=None)],
+    "Settled.roster": [
+        in_terms("same", lambda terms: terms.roster.append(MemberMessage("b", b"b" * 32, MOST))),
+        in_terms("refused", lambda terms: terms.roster.clear()),
     ],
-    "Terms.mechanisms": [
+    "Settled.mechanisms": [
         noise("same", Neighbour(3, Fraction(60), 1)),
         noise("same", Neighbour(5, Fraction(30), 1)),
         noise("refused", Neighbour(3, Fraction(40), 2)),
     ],
-    "Terms.composition": [
+    "Settled.composition": [
         noise("refused", Neighbour(3, None, 1, scale=Fraction(2)), delta=0.0, epsilon=9.0),
         in_terms("refused", lambda terms: setattr(terms, "composition", "zcdp")),
     ],
-    "Terms.cap": [in_terms("same", lambda terms: setattr(terms, "cap", "1/50"))],
-    "Terms.gate": [in_terms("refused", lambda terms: setattr(terms, "gate", "{}"))],
+    "Settled.cap": [in_terms("same", lambda terms: setattr(terms, "cap", "1/50"))],
+    "Settled.gate": [in_terms("refused", lambda terms: setattr(terms, "gate", {}))],
     "Member.name": [member(name="b")],
     "Member.identity": [member(identity=b"b" * 32)],
     "Member.teachers": [member(teachers=MOST - 1)],
@@ -216,9 +226,14 @@ VARIED: Final[dict[str, list[Value]]] = {
 
 
 def test_every_field_of_a_campaign_is_varied() -> None:
-    messages = (vote_pb2.Campaign, vote_pb2.Terms, vote_pb2.Member)
-    fields = {f"{m.DESCRIPTOR.name}.{each.name}" for m in messages for each in m.DESCRIPTOR.fields}
-    assert set(VARIED) == fields
+    kinds = {
+        "Announced": Announced,
+        "Settled": Settled,
+        "Member": Member,
+        "Announced.sums": SumTerms,
+    }
+    found = {f"{name}.{each.name}" for name, kind in kinds.items() for each in fields(kind)}
+    assert set(VARIED) == found - {"Announced.sums"} | {"Offer.settled"}
 
 
 def ask(
@@ -237,7 +252,7 @@ def ask(
     )
     terms = terms_message([("a", site.key, MOST)], (ONE,))
     campaign = campaign_message(
-        PUBLIC, terms, id=bytes([number]) * 16, mechanism="neighbour", most_votes=MOST,
+        PUBLIC, terms, id=bytes([number]) * 16, aggregator="neighbour", most_votes=MOST,
         classes=("0", "1"), series="monthly", unit="patient" if patients else "record",
     )  # fmt: skip
     if value is not None:

@@ -97,12 +97,12 @@ class Party:
         pixels = np.random.default_rng(1).integers(0, 256, (3, 8, 8, 3)).astype(np.uint8)
         public = reader.encoder.embeddings(reader.encoder.rows(pixels)[0])
         self.campaign = campaign_message(
-            public, classes=CLASSES, mechanism="neighbour", most_votes=100
+            public, classes=CLASSES, aggregator="neighbour", most_votes=100
         )
 
     def tell(self, request: vote_pb2.PartyRequest) -> vote_pb2.Reply:
         request.version, request.nonce = wire.VERSION, wire.new_id()
-        request.campaign.CopyFrom(self.campaign)
+        request.campaign = self.campaign.packed()
         body = self.voter.handle(wire.sign_request(request, SERVER_KEY))
         return wire.read_reply(body, campaign=self.campaign.id, nonce=request.nonce)[1]
 
@@ -155,7 +155,7 @@ def test_rows_are_those_of_the_same_folder_by_its_option(tmp_path: Path, sent: P
             party.describe()
             party.send_all(sent)
         party.describe()
-        voters = party.own.read(party.campaign)
+        voters = party.own.read(party.campaign.announced)
         assert voters is not None
         found.append(voters.records.inputs.values)  # type: ignore[union-attr]  # embeddings
     np.testing.assert_array_equal(found[0], found[1])

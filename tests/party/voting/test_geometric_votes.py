@@ -17,8 +17,7 @@ from pate.accounting.filters import Delta
 from pate.errors import ProtocolError
 from pate.formats.privacy_statement import ObserverStatement
 from pate.mechanisms import DistributedNeighbour, GNMax, Neighbour
-from protos.pate.v1 import vote_pb2
-from protos.terms import bits_of, offer_of
+from protos.terms import bits_of
 from tests.party.voting.test_neighbour_voter import (
     HELD,
     MOST,
@@ -31,7 +30,7 @@ from tests.party.voting.test_neighbour_voter import (
     nearest_votes,
     statement,
 )
-from tests.support.campaign_messages import campaign_message, terms_message
+from tests.support.campaign_messages import CampaignMessage, campaign_message, terms_message
 
 SCALE = Fraction(20)
 CENTRAL = Neighbour(3, votes_per_unit=1, scale=SCALE)
@@ -48,13 +47,13 @@ def a(tmp_path: Path) -> Site:
 class PureHospitals(Hospitals):
     """The four parties, in campaigns of pure epsilon 0.1."""
 
-    def pure(self, id_: bytes = b"c" * 16) -> vote_pb2.Campaign:
+    def pure(self, id_: bytes = b"c" * 16) -> CampaignMessage:
         members = [(p.name, bytes.fromhex(p.identity), MOST) for p in self.roster]
         return campaign_message(
             self.sites["a"].public,
             terms_message(members, [SHARES], "pure", "1/10"),
-            id=id_, mechanism="neighbour", most_votes=MOST, classes=HELD.classes,
-            aggregation="masked", threshold=3, colluders=1, noise="distributed",
+            id=id_, aggregator="neighbour", most_votes=MOST, classes=HELD.classes,
+            aggregation="masked", min_parties=3, colluders=1, noise="distributed",
             epsilon=0.1, delta=0.0,
         )  # fmt: skip
 
@@ -100,13 +99,13 @@ def test_after_a_restart_a_party_sends_the_same_noise(hospitals: PureHospitals) 
 
 def test_the_integers_of_a_sum_have_room_for_the_noise(hospitals: PureHospitals) -> None:
     campaign = hospitals.pure()
-    assert bits_of(campaign, len(ROWS)) == 16
+    assert bits_of(campaign.offer(), len(ROWS)) == 16
     reach = SHARES.shares.reach(len(NAMES), len(ROWS) * 2)
     assert MOST * len(NAMES) + reach < 2**15
     wide = DistributedNeighbour(3, honest=2, votes_per_unit=1, scale=Fraction(600))
-    del campaign.terms.mechanisms[:]
-    campaign.terms.mechanisms.extend(terms_message([], [wide]).mechanisms)
-    assert bits_of(campaign, len(ROWS)) == 32
+    assert campaign.terms is not None
+    campaign.terms.mechanisms = [wide]
+    assert bits_of(campaign.offer(), len(ROWS)) == 32
 
 
 # --- the party's own figure and policy ----------------------------------------------------------
@@ -173,10 +172,10 @@ def test_a_cap_above_what_is_announced_gets_no_votes(a: Site) -> None:
 def test_a_campaign_of_teachers_has_a_delta(a: Site) -> None:
     terms = terms_message([(a.name, a.key, 5)], [GNMax(Fraction(40), 1)])
     campaign = campaign_message(a.public, terms, classes=HELD.classes)
-    offer_of(bytes(32), campaign)
+    campaign.offer()
     campaign.delta = 0.0
     with pytest.raises(ProtocolError, match="delta 0 is for neighbour votes"):
-        offer_of(bytes(32), campaign)
+        campaign.offer()
 
 
 # --- a published statement -----------------------------------------------------------------------

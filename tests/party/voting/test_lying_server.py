@@ -34,10 +34,10 @@ from protos import wire
 from protos.bits import bits_from_names
 from protos.bounds import MAX_REQUEST
 from protos.pate.v1 import vote_pb2
-from protos.terms import digest_of
 from tests.support.campaign_messages import (
     CAMPAIGN_ID,
     SERVER_KEY,
+    CampaignMessage,
     campaign_message,
     site,
     terms_message,
@@ -65,9 +65,8 @@ class Liar:
             key = identity_key(root / name).public_key().public_bytes_raw()
             self.roster.append(RosterParty(name, key.hex(), at + 1, "record"))
         self.campaign = self.terms(self.roster)
-        joining = vote_pb2.Campaign()
-        joining.CopyFrom(self.campaign)
-        joining.ClearField("terms")
+        joining = self.campaign.copy()
+        joining.terms = None
         for name in NAMES:
             assert self.tell(name, describe(), joining).WhichOneof("body") == "description"
 
@@ -89,10 +88,10 @@ class Liar:
             say=self.said[name].append,
         )
 
-    def terms(self, roster: Sequence[RosterParty], **changes: object) -> vote_pb2.Campaign:
+    def terms(self, roster: Sequence[RosterParty], **changes: object) -> CampaignMessage:
         members = [(party.name, bytes.fromhex(party.identity), party.teachers) for party in roster]
         fields = {
-            "classes": CLASSES, "aggregation": "masked", "threshold": 3, "colluders": 1, **changes
+            "classes": CLASSES, "aggregation": "masked", "min_parties": 3, "colluders": 1, **changes
         }  # fmt: skip
         return campaign_message(PUBLIC, terms_message(members), **fields)
 
@@ -100,7 +99,7 @@ class Liar:
         self,
         name: str,
         request: vote_pb2.PartyRequest,
-        campaign: vote_pb2.Campaign | None = None,
+        campaign: CampaignMessage | None = None,
         key: Ed25519PrivateKey = SERVER_KEY,
     ) -> vote_pb2.Reply:
         """Return the reply to a request with a campaign, or with its digest if the request has one."""
@@ -108,12 +107,12 @@ class Liar:
         asked.CopyFrom(request)
         asked.version, asked.nonce = wire.VERSION, wire.new_id()
         if not request.digest:
-            asked.campaign.CopyFrom(of)
+            asked.campaign = of.packed()
         body = self.voters[name].handle(wire.sign_request(asked, key))
         return wire.read_reply(body, campaign=of.id, nonce=asked.nonce, digest=request.digest)[1]
 
     def aggregation(self, batch: Batch = WHOLE) -> MaskedAggregation:
-        return MaskedAggregation(self.campaign, self.roster, batch)
+        return MaskedAggregation(self.campaign.offer(), self.roster, batch)
 
     def step(
         self, aggregation: MaskedAggregation, names: Sequence[str] = NAMES, *, advance: bool = True
@@ -139,7 +138,7 @@ class Liar:
         name: str,
         request: vote_pb2.PartyRequest,
         words: str,
-        campaign: vote_pb2.Campaign | None = None,
+        campaign: CampaignMessage | None = None,
         key: Ed25519PrivateKey = SERVER_KEY,
     ) -> None:
         """Check that a party refuses, says why on its own screen, and the server learns no more."""
@@ -228,11 +227,11 @@ def test_different_rosters_or_terms_to_different_parties(liar: Liar, change: str
     elif change == "fewer":
         roster = roster[:3]
     elif change == "threshold":
-        fields["threshold"] = 4
+        fields["min_parties"] = 4
     else:
         fields["epsilon"] = 0.5
     aggregation, lie = liar.aggregation(), liar.terms(roster, **fields)
-    lied = MaskedAggregation(lie, roster, WHOLE)
+    lied = MaskedAggregation(lie.offer(), roster, WHOLE)
     asked = lied.request("a")
     asked.ask_keys.attempt = aggregation.attempt
     if change in ("threshold", "noise"):
@@ -441,9 +440,8 @@ def test_an_old_attempt_does_not_lend_its_signatures_to_a_new_one(liar: Liar) ->
 def test_other_terms_in_the_middle_of_a_sum(liar: Liar) -> None:
     """Votes in another order of classes, under the same masks: the difference would be votes."""
     aggregation = liar.through(liar.aggregation(), [NAMES, NAMES])
-    permuted = vote_pb2.Campaign()
-    permuted.CopyFrom(liar.campaign)
-    permuted.classes[:] = CLASSES[::-1]
+    permuted = liar.campaign.copy()
+    permuted.classes = CLASSES[::-1]
     liar.refuses(
         "a", aggregation.request("a"), "with other terms than it was started with", permuted
     )
@@ -453,7 +451,7 @@ def test_other_terms_in_the_middle_of_a_sum(liar: Liar) -> None:
 
 def test_the_order_of_classes_does_not_change_within_a_campaign(liar: Liar) -> None:
     liar.through(liar.aggregation(), [NAMES] * 5)
-    liar.campaign.classes[:] = CLASSES[::-1]
+    liar.campaign.classes = CLASSES[::-1]
     for name in NAMES:
         liar.refuses(name, liar.aggregation().request(name), "has changed its classes")
     assert liar.what_comes(liar.aggregation()) is None
@@ -461,8 +459,7 @@ def test_the_order_of_classes_does_not_change_within_a_campaign(liar: Liar) -> N
 
 @pytest.mark.parametrize("field", ["public_set", "schema"])
 def test_nor_does_what_it_is_about(liar: Liar, field: str) -> None:
-    about = vote_pb2.Campaign()
-    about.CopyFrom(liar.campaign)
+    about = liar.campaign.copy()
     setattr(about, field, b"x" * 32 if field == "public_set" else "images 4x4x3")
     reply = liar.tell("a", describe(), about)
     assert reply.WhichOneof("body") == "refusal"
@@ -592,7 +589,7 @@ def test_a_roster_without_us_or_with_other_teachers_gets_no_votes(liar: Liar) ->
         ([RosterParty("a", liar.roster[0].identity, 9, "record"), *others], "9 teachers"),
     ):
         lie = liar.terms(roster)
-        asked = MaskedAggregation(lie, roster, WHOLE).request("a")
+        asked = MaskedAggregation(lie.offer(), roster, WHOLE).request("a")
         liar.refuses("a", asked, words, lie)
 
 
@@ -679,14 +676,14 @@ def _lose(home: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _distributed(liar: Liar) -> vote_pb2.Campaign:
+def _distributed(liar: Liar) -> CampaignMessage:
     members = [(party.name, bytes.fromhex(party.identity), party.teachers) for party in liar.roster]
     terms = terms_message(
         members, [DistributedGNMax(Fraction(8), 2, 1)], composition="zcdp", cap="1/10"
     )
     return campaign_message(
         PUBLIC, terms, id=b"e" * 16, classes=CLASSES, aggregation="masked", noise="distributed",
-        threshold=3, colluders=1, epsilon=5.0,
+        min_parties=3, colluders=1, epsilon=5.0,
     )  # fmt: skip
 
 
@@ -699,7 +696,7 @@ def test_masked_votes_are_only_asked_for_by_steps(liar: Liar) -> None:
 
 
 def test_with_proofs_a_bad_one_is_named_and_left_out(liar: Liar) -> None:
-    liar.campaign = liar.terms(liar.roster, id=b"f" * 16, proofs=True)
+    liar.campaign = liar.terms(liar.roster, id=b"f" * 16, vote_proofs=True)
     aggregation = liar.through(liar.aggregation(), [NAMES] * 3)
     rest = NAMES[:3]
     liar.step(aggregation, rest, advance=False)
@@ -717,7 +714,7 @@ def test_with_proofs_a_bad_one_is_named_and_left_out(liar: Liar) -> None:
 
 def test_with_proofs_no_party_answers_a_seed_of_its_own(liar: Liar) -> None:
     """With a seed for each party a server could solve the links for single votes."""
-    liar.campaign = liar.terms(liar.roster, id=b"f" * 16, proofs=True)
+    liar.campaign = liar.terms(liar.roster, id=b"f" * 16, vote_proofs=True)
     aggregation = liar.through(liar.aggregation(), [NAMES] * 3)
     other = aggregation.request("a")
     other.ask_proof.seed = bytes(32)
@@ -749,21 +746,20 @@ def test_steps_that_are_refused_leave_no_entry(liar: Liar) -> None:
 def test_another_roster_with_a_piece_does_not_take_the_place_of_the_true_one(liar: Liar) -> None:
     aggregation = liar.aggregation()
     assert liar.tell("a", aggregation.request("a")).WhichOneof("body") == "keys"
-    other = vote_pb2.Campaign()
-    other.CopyFrom(liar.campaign)
+    other = liar.campaign.copy()
+    assert other.terms is not None
     other.terms.roster[1].identity = other.terms.roster[2].identity[::-1]
     piece = vote_pb2.PublicPiece(index=0, pieces=2, content=b"x")
-    liar.refuses("a", vote_pb2.PartyRequest(public_piece=piece), "changed its identities", other)
+    liar.refuses("a", vote_pb2.PartyRequest(public_piece=piece), "changed its roster", other)
     short = vote_pb2.PartyRequest()
     short.CopyFrom(aggregation.request("a"))
     for campaign, answer in ((liar.campaign, "keys"), (other, "unknown")):
-        short.digest = digest_of(campaign)
+        short.digest = campaign.offer().digest
         assert liar.tell("a", short, campaign).WhichOneof("body") == answer
 
 
 def test_pieces_of_a_public_set_that_the_campaign_has_not_are_refused(liar: Liar) -> None:
-    other = vote_pb2.Campaign()
-    other.CopyFrom(liar.campaign)
+    other = liar.campaign.copy()
     other.public_set = bytes(32)
     piece = vote_pb2.PartyRequest(
         public_piece=vote_pb2.PublicPiece(index=0, pieces=1, content=b"x")
@@ -773,7 +769,7 @@ def test_pieces_of_a_public_set_that_the_campaign_has_not_are_refused(liar: Liar
 
 def test_a_request_that_is_larger_than_any_is_not_read(liar: Liar) -> None:
     asked = vote_pb2.PartyRequest(version=wire.VERSION, nonce=wire.new_id())
-    asked.campaign.CopyFrom(liar.campaign)
+    asked.campaign = liar.campaign.packed()
     asked.ask_shares.keys.extend([vote_pb2.PeerKeys()] * (MAX_REQUEST // 2))
     with pytest.raises(ProtocolError, match="the limit is"):
         liar.voters["a"].handle(wire.sign_request(asked, SERVER_KEY))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -36,7 +35,13 @@ from pate.votes import Counts
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_voter import Parity
-from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+from tests.support.campaign_messages import (
+    SERVER_KEY,
+    CampaignMessage,
+    campaign_message,
+    site,
+    terms_message,
+)
 
 RNG = np.random.default_rng(8)
 PUBLIC = Images(RNG.integers(0, 256, (14, 4, 4, 1), dtype=np.uint8))
@@ -104,36 +109,34 @@ class Site:
         cap: str = "1/100",
         joined: bool = True,
         **changes: Any,
-    ) -> vote_pb2.Campaign:
+    ) -> CampaignMessage:
         """A plain campaign of neighbour votes that has this party on its roster."""
         member = (self.name, self.key, most)
         terms = terms_message([member], mechanisms, composition, cap) if joined else None
-        fields = {"mechanism": "neighbour", "most_votes": most, "classes": CLASSES} | changes
+        fields = {"aggregator": "neighbour", "most_votes": most, "classes": CLASSES} | changes
         return campaign_message(self.public, terms, **fields)
 
-    def tell(self, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> vote_pb2.Reply:
+    def tell(self, request: vote_pb2.PartyRequest, campaign: CampaignMessage) -> vote_pb2.Reply:
         asked = vote_pb2.PartyRequest()
         asked.CopyFrom(request)
         asked.version, asked.nonce = wire.VERSION, wire.new_id()
-        asked.campaign.CopyFrom(campaign)
+        asked.campaign = campaign.packed()
         body = self.voter.handle(wire.sign_request(asked, SERVER_KEY))
         return wire.read_reply(body, campaign=campaign.id, nonce=asked.nonce)[1]
 
-    def describe(self, campaign: vote_pb2.Campaign | None = None) -> vote_pb2.Reply:
+    def describe(self, campaign: CampaignMessage | None = None) -> vote_pb2.Reply:
         request = vote_pb2.PartyRequest(describe=vote_pb2.Describe())
         return self.tell(request, campaign or self.campaign(joined=False))
 
     def ask(
-        self, campaign: vote_pb2.Campaign | None = None, rows: Sequence[int] = ROWS
+        self, campaign: CampaignMessage | None = None, rows: Sequence[int] = ROWS
     ) -> vote_pb2.Reply:
         request, batch = vote_pb2.PartyRequest(), batch_of(rows, self.public)
         request.ask.batch.rows.extend(batch.rows)
         request.ask.batch.digest = batch.digest
         return self.tell(request, campaign or self.campaign())
 
-    def votes(
-        self, campaign: vote_pb2.Campaign | None = None, rows: Sequence[int] = ROWS
-    ) -> Counts:
+    def votes(self, campaign: CampaignMessage | None = None, rows: Sequence[int] = ROWS) -> Counts:
         about = campaign or self.campaign()
         reply = self.ask(about, rows)
         assert reply.WhichOneof("body") == "votes", self.said[-1]
@@ -348,10 +351,10 @@ def test_what_is_charged_is_the_code_that_records_vote_by(a: Site) -> None:
         with pytest.raises(ProtocolError, match="records vote by the code"):
             a.ask(a.campaign(mechanisms, code=code))
     for code in ("nearest", "far", "dense-1"):
-        with pytest.raises(ProtocolError, match="a code"):
+        with pytest.raises(ProtocolError, match=r"a code|announced\.code"):
             a.ask(a.campaign(code=code))
-    with pytest.raises(ProtocolError, match="a campaign of gnmax with the code dense-4"):
-        a.describe(a.campaign(joined=False, mechanism="gnmax", most_votes=0, code="dense-4"))
+    with pytest.raises(ProtocolError, match="teachers do not vote by the code dense-4"):
+        a.describe(a.campaign(joined=False, aggregator="gnmax", most_votes=0, code="dense-4"))
     wide = Neighbour(3, Fraction(88 * GRID), 1, code="dense-5")
     a.refuses(a.ask(a.campaign([wide], code="dense-5")), "ProtocolError", "dense-5 needs that many")
     assert a.answered == 0
@@ -469,16 +472,16 @@ def test_terms_do_not_change_once_they_were_heard(a: Site) -> None:
     for field, change in (
         ("unit", {"unit": "patient"}),
         ("epsilon", {"epsilon": 2.0}),
-        ("public_queries", {"queries": 15}),
+        ("queries", {"queries": 15}),
     ):
-        if field == "public_queries":
+        if field == "queries":
             reply = a.describe(a.campaign(joined=False, **change))
         else:
             reply = a.ask(a.campaign(**change))
         a.refuses(reply, "RefusedError", f"changed its {field}")
     a.votes()
     for field, about in (
-        ("teachers_each", a.campaign(most=MOST - 1)),
+        ("most_votes", a.campaign(most=MOST - 1)),
         ("mechanisms", a.campaign([of_patients(2)])),
         ("mechanisms", a.campaign([Neighbour(4, Fraction(40), 1)])),
         ("cap", a.campaign(cap="1/101")),
@@ -497,14 +500,14 @@ GN = GNMax(Fraction(40), 1)
     [
         ([GN], {}),
         ([ONE, GN], {}),
-        ([ONE], {"mechanism": "gnmax"}),
-        ([ONE], {"mechanism": "gnmax", "most_votes": 0}),
-        ([GN], {"most_votes": MOST, "mechanism": "gnmax"}),
+        ([ONE], {"aggregator": "gnmax"}),
+        ([ONE], {"aggregator": "gnmax", "most_votes": 0}),
+        ([GN], {"most_votes": MOST, "aggregator": "gnmax"}),
         ([ONE], {"most_votes": 0}),
         ([ONE], {"most_votes": MOST - 1}),
         ([ONE], {"unit": "party"}),
         ([ONE], {"rounds": 2}),
-        ([ONE], {"proofs": True, "aggregation": "masked"}),
+        ([ONE], {"vote_proofs": True, "aggregation": "masked"}),
         ([ONE], {"most_votes": 2**31}),
         ([DistributedNeighbour(3, Fraction(40), 1, 1)], {}),
         ([ONE], {"noise": "distributed", "aggregation": "masked"}),
@@ -522,7 +525,8 @@ def test_a_gate_in_front_of_neighbour_votes_is_refused(a: Site) -> None:
     """It would count as what was announced, whatever the noise; there is nothing to gate."""
     campaign = a.campaign(composition="gate")
     gate = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
-    campaign.terms.gate = json.dumps(gate.to_dict(), sort_keys=True)
+    assert campaign.terms is not None
+    campaign.terms.gate = gate
     with pytest.raises(ProtocolError, match="cannot be gated"):
         a.ask(campaign)
     assert a.answered == 0
@@ -738,26 +742,27 @@ class Hospitals:
         threshold: int = 3,
         most: int = MOST,
         **changes: object,
-    ) -> vote_pb2.Campaign:
+    ) -> CampaignMessage:
         members = [
             (p.name, bytes.fromhex(p.identity), most) for p in self.roster if p.name in names
         ]
         distributed = isinstance(mechanism, DistributedNeighbour)
         fields = {
-            "mechanism": "neighbour", "most_votes": most, "classes": CLASSES,
-            "aggregation": "masked", "threshold": threshold, "colluders": 1,
+            "aggregator": "neighbour", "most_votes": most, "classes": CLASSES,
+            "aggregation": "masked", "min_parties": threshold, "colluders": 1,
             "noise": "distributed" if distributed else "central", **changes,
         }  # fmt: skip
         return campaign_message(PUBLIC, terms_message(members, [mechanism]), **fields)
 
     def aggregation(
-        self, campaign: vote_pb2.Campaign, rows: Sequence[int] = ROWS
-    ) -> tuple[MaskedAggregation, vote_pb2.Campaign]:
-        roster = [p for p in self.roster if p.name in {m.name for m in campaign.terms.roster}]
-        return MaskedAggregation(campaign, roster, batch_of(rows)), campaign
+        self, campaign: CampaignMessage, rows: Sequence[int] = ROWS
+    ) -> tuple[MaskedAggregation, CampaignMessage]:
+        offer = campaign.offer()
+        roster = [each for each in self.roster if each.name in offer.require_settled().names]
+        return MaskedAggregation(offer, roster, batch_of(rows)), campaign
 
     def run(
-        self, about: tuple[MaskedAggregation, vote_pb2.Campaign], steps: Sequence[Sequence[str]]
+        self, about: tuple[MaskedAggregation, CampaignMessage], steps: Sequence[Sequence[str]]
     ) -> Counts:
         aggregation, campaign = about
         for names in steps:

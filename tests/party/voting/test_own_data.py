@@ -21,6 +21,7 @@ from party.teachers.ensemble import Ensemble
 from party.voting import voter
 from party.voting.own_data import GaveUpError, OwnFile, OwnVoters, Training
 from party.voting.voter import Voter
+from pate.campaign.announced import Announced
 from pate.data.schema import Schema
 from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import DataError, ProtocolError, SchemaError, UsageError
@@ -28,7 +29,13 @@ from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from simulation.programs import until
-from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+from tests.support.campaign_messages import (
+    SERVER_KEY,
+    CampaignMessage,
+    campaign_message,
+    site,
+    terms_message,
+)
 
 PUBLIC = Table(("lab", "kind"), (np.array([1.0, 20.0, 60.0, 99.0]), np.array(["x", "y", "x", "z"])))
 CLASSES = ("a", "b", "c")
@@ -79,9 +86,9 @@ class Site:
         self.trainings += 1
         yield lambda *_: None
 
-    def tell(self, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign) -> vote_pb2.Reply:
+    def tell(self, request: vote_pb2.PartyRequest, campaign: CampaignMessage) -> vote_pb2.Reply:
         request.version, request.nonce = wire.VERSION, wire.new_id()
-        request.campaign.CopyFrom(campaign)
+        request.campaign = campaign.packed()
         body = self.voter.handle(wire.sign_request(request, SERVER_KEY))
         return wire.read_reply(body, campaign=campaign.id, nonce=request.nonce)[1]
 
@@ -199,7 +206,7 @@ def test_what_fails_while_it_prepares_is_one_kind_of_refusal(
     [
         ({"classes": ("a", "b", "other")}, {}),
         ({"teachers": None}, {}),
-        ({"records": False}, {"mechanism": "neighbour", "most_votes": 9}),
+        ({"records": False}, {"aggregator": "neighbour", "most_votes": 9}),
         ({}, {"code": "each-9 labels-2-of-3"}),
     ],
     ids=["classes", "no teachers", "no records", "several labels"],
@@ -218,9 +225,10 @@ def test_no_terms_but_signed_ones_make_a_party_read(tmp_path: Path) -> None:
     party = Site(tmp_path, rows(), policy=enrolled)
     request = vote_pb2.PartyRequest(describe=vote_pb2.Describe(at_once=True))
     request.version, request.nonce = wire.VERSION, wire.new_id()
-    request.campaign.CopyFrom(campaign_message(PUBLIC, None, classes=CLASSES))
+    about = campaign_message(PUBLIC, None, classes=CLASSES)
+    request.campaign = about.packed()
     signed = vote_pb2.SignedRequest.FromString(wire.sign_request(request, SERVER_KEY))
-    request.campaign.epsilon = 0.5
+    request.campaign = about.copy(epsilon=0.5).packed()
     forged = vote_pb2.SignedRequest(
         body=request.SerializeToString(), key=signed.key, signature=signed.signature
     )
@@ -349,7 +357,8 @@ def test_a_column_of_the_campaign_that_we_lack_is_told_though_the_guess_was_righ
     party.own.ahead(None, None)
     assert party.warned == []
     line = "table lab:number, kind:category, age:number"
-    party.own.read(vote_pb2.Campaign(schema=line, classes=CLASSES, most_votes=9))
+    about = CampaignMessage(aggregator="neighbour", schema=line, classes=CLASSES, most_votes=9)
+    party.own.read(about.announced)
     assert party.warned == [
         "column 'age' of the campaign that we have not, so nothing is made of it"
     ]
@@ -363,7 +372,9 @@ def test_each_column_is_described_as_the_campaign_reads_it(tmp_path: Path) -> No
         ["lab", "category"],
         ["kind", "category"],
     ]
-    party.own.read(vote_pb2.Campaign(schema=PUBLIC.schema(), classes=CLASSES, most_votes=9))
+    party.own.read(
+        campaign_message(PUBLIC, classes=CLASSES, aggregator="neighbour", most_votes=9).announced
+    )
     assert party.said[4].split(maxsplit=2) == [
         "lab",
         "number",
@@ -386,7 +397,7 @@ def test_what_cannot_serve_a_campaign_is_refused_before_training(tmp_path: Path)
     assert isinstance(party.voter.refusal, SchemaError)
     party = Site(tmp_path, rows(), records=False)
     party.own.ahead(None, None)
-    refused = party.describe(mechanism="neighbour", most_votes=9).refusal
+    refused = party.describe(aggregator="neighbour", most_votes=9).refusal
     assert refused.kind == "RefusedError"
     assert "start without --votes" in str(party.voter.refusal)
     for line in ("images 9x9x1", "table other:number", "nonsense"):
@@ -476,7 +487,11 @@ def test_strict_or_not_a_campaign_that_one_record_does_not_fit_is_answered(tmp_p
 def test_no_ensemble_is_made_for_records_that_vote(tmp_path: Path) -> None:
     party = Site(tmp_path, rows())
     party.own.ahead(None, None)
-    found = party.own.voters(campaign_message(PUBLIC, None, classes=CLASSES, most_votes=9))
+    found = party.own.voters(
+        campaign_message(
+            PUBLIC, None, classes=CLASSES, aggregator="neighbour", most_votes=9
+        ).announced
+    )
     assert not isinstance(found, Ensemble)
     assert party.trainings == 1
 
@@ -500,12 +515,18 @@ def test_deep_images_wait_for_the_campaigns_window(kind: str, tmp_path: Path) ->
     assert own.ahead(None, None) is None
     assert "--window LOW HIGH" in warned[0]
     public = Images(np.zeros((4, 5, 5, 1), np.uint8), (0, 4351))
-    found = own.read(campaign_message(public, None, classes=("a", "b"), most_votes=9))
+    found = own.read(
+        campaign_message(
+            public, None, classes=("a", "b"), aggregator="neighbour", most_votes=9
+        ).announced
+    )
     assert found is not None
     assert len(found.records) == 12
     assert found.schema == public.schema()
     found = own.read(
-        campaign_message(Images(public.pixels), None, classes=("a", "b"), most_votes=9)
+        campaign_message(
+            Images(public.pixels), None, classes=("a", "b"), aggregator="neighbour", most_votes=9
+        ).announced
     )
     assert found is not None
     assert not len(found.records)
@@ -522,9 +543,9 @@ def test_columns_of_labels_and_a_number_are_read_by_the_campaigns_terms(tmp_path
             training=None, records=True, key=b"k" * 32, say=print, warn=print,
         )  # fmt: skip
 
-    def campaign(code: str, classes: tuple[str, ...]) -> vote_pb2.Campaign:
-        fields = {"mechanism": "neighbour", "most_votes": 9, "code": code, "classes": classes}
-        return campaign_message(PUBLIC, None, **fields)
+    def campaign(code: str, classes: tuple[str, ...]) -> Announced:
+        fields = {"aggregator": "neighbour", "most_votes": 9, "code": code, "classes": classes}
+        return campaign_message(PUBLIC, None, **fields).announced
 
     several = own(labels=("y", "v"), drop=("days",))
     dataset = several.ahead(None, None)

@@ -495,7 +495,7 @@ def rounds_of(copies: Sequence[int]) -> list[int]:
     return votes
 
 
-OFFER: Final = replace(settled(aggregator="neighbour", mechanisms=(of_patients(1),)), series="s")
+OFFER: Final = settled(aggregator="neighbour", mechanisms=(of_patients(1),), series="s")
 ONE_INPUT: Final = PUBLIC.take([1]).row_hashes()[0]
 TIMES: Final = 4
 #: Of the hashes of two equal images, of their patient's votes, and of two rows of a table.

@@ -21,8 +21,8 @@ from pate.errors import ProtocolError
 from pate.mechanisms import GNMax, Neighbour, TeacherLabels
 from pate.votes import Counts, LooseSum, check_cast
 from protos import wire
-from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_neighbour_voter import Site, batch_of
+from tests.support.campaign_messages import CampaignMessage
 
 PUBLIC = Table(("x",), (np.arange(14, dtype=np.float64),))
 LABELS = ("a", "b", "c")
@@ -63,10 +63,10 @@ class LabelSite(Site):
         super().__init__(home, None, public=PUBLIC, teachers=True, **more)
         self.voter._ensemble = own or Counted()
 
-    def campaign(self, mechanisms: Any = (MECHANISM,), **changes: Any) -> vote_pb2.Campaign:
+    def campaign(self, mechanisms: Any = (MECHANISM,), **changes: Any) -> CampaignMessage:
         fields: dict[str, Any] = {
             "most": TEACHERS,
-            "mechanism": "gnmax",
+            "aggregator": "gnmax",
             "code": TEXT,
             "classes": LABELS,
         }
@@ -107,10 +107,10 @@ def test_no_other_number_of_queries_than_is_charged(tmp_path: Path, rows: tuple[
         ({"code": "each-4 labels-2-of-4"}, "class list"),
         ({"classes": ()}, "--classes"),
         ({"classes": ("a", "none", "c")}, "class list"),
-        ({"mechanism": "confident-gnmax"}, "a campaign of confident-gnmax with the code"),
-        ({"mechanism": "neighbour", "most_votes": 3}, "a campaign of neighbour with the code"),
-        ({"code": "nearest labels-2"}, "class list"),
-        ({"code": "dense-4"}, "a campaign of gnmax with the code"),
+        ({"aggregator": "confident-gnmax"}, "do not vote by the code"),
+        ({"aggregator": "neighbour", "most_votes": 3}, "records do not vote by the code"),
+        ({"code": "nearest labels-2"}, "do not vote by the code"),
+        ({"code": "dense-4"}, "do not vote by the code"),
         ({"rounds": 2}, "one round"),
         ({"code": ""}, "not for votes of teachers"),
         ({"code": "each-4 labels-3-of-3"}, "teachers vote by the code"),

@@ -26,7 +26,14 @@ from pate.votes import Counts
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
-from tests.support.campaign_messages import SERVER_KEY, WORTH, campaign_message, site, terms_message
+from tests.support.campaign_messages import (
+    SERVER_KEY,
+    WORTH,
+    CampaignMessage,
+    campaign_message,
+    site,
+    terms_message,
+)
 
 PUBLIC = Images(np.random.default_rng(1).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
 
@@ -66,7 +73,7 @@ def home(tmp_path: Path) -> Path:
 
 def campaign(
     public: Inputs = PUBLIC, home: Path | None = None, **changes: object
-) -> vote_pb2.Campaign:
+) -> CampaignMessage:
     """The campaign; with the home of a party, on terms that have it on the roster."""
     changes.setdefault("classes", ["odd", "even"])
     terms = None
@@ -76,14 +83,14 @@ def campaign(
     return campaign_message(public, terms, **changes)
 
 
-def ask(voter: Voter, request: vote_pb2.PartyRequest, about: vote_pb2.Campaign) -> vote_pb2.Reply:
+def ask(voter: Voter, request: vote_pb2.PartyRequest, about: CampaignMessage) -> vote_pb2.Reply:
     request.version, request.nonce = wire.VERSION, wire.new_id()
-    request.campaign.CopyFrom(about)
+    request.campaign = about.packed()
     body = voter.handle(wire.sign_request(request, SERVER_KEY))
     return wire.read_reply(body, campaign=about.id, nonce=request.nonce)[1]
 
 
-def describe(voter: Voter, about: vote_pb2.Campaign | None = None) -> vote_pb2.Reply:
+def describe(voter: Voter, about: CampaignMessage | None = None) -> vote_pb2.Reply:
     request = vote_pb2.PartyRequest()
     request.describe.SetInParent()
     return ask(voter, request, about or campaign())
@@ -284,7 +291,7 @@ def test_queries_with_another_hash_are_refused(home: Path) -> None:
     ids=["unit", "schema", "public set"],
 )
 def test_a_campaign_that_does_not_fit_is_refused_and_no_more_is_said(
-    home: Path, about: vote_pb2.Campaign
+    home: Path, about: CampaignMessage
 ) -> None:
     voter = make(home, public=PUBLIC)
     reply = describe(voter, about)
@@ -294,8 +301,7 @@ def test_a_campaign_that_does_not_fit_is_refused_and_no_more_is_said(
 
 def test_a_class_that_the_campaign_lacks_is_refused(home: Path) -> None:
     about = campaign()
-    del about.classes[:]
-    about.classes.extend(["even", "prime"])
+    about.classes = ["even", "prime"]
     voter = make(home)
     assert describe(voter, about).refusal.kind == "RefusedError"
     assert "odd" in str(voter.refusal)

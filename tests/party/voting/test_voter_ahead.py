@@ -32,7 +32,13 @@ from protos import ahead, wire
 from protos.bits import bits_from_names
 from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_lying_server import CLASSES, PUBLIC
-from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+from tests.support.campaign_messages import (
+    SERVER_KEY,
+    CampaignMessage,
+    campaign_message,
+    site,
+    terms_message,
+)
 from tests.support.world.in_process import Unanimous, killed_at
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -62,22 +68,21 @@ class Post:
             RosterParty(name, keys[name].hex(), at + 1, "record") for at, name in enumerate(NAMES)
         ]
         self.campaign = self.terms()
-        joining = vote_pb2.Campaign()
-        joining.CopyFrom(self.campaign)
-        joining.ClearField("terms")
+        joining = self.campaign.copy()
+        joining.terms = None
         described = {
             name: self.tell(name, vote_pb2.PartyRequest(describe=vote_pb2.Describe()), joining)
             for name in NAMES
         }
         self.sealing = {keys[name]: reply.description.sealing for name, reply in described.items()}
-        self.sealed = bundle_roster(self.campaign, self.sealing, keys)
+        self.sealed = bundle_roster(self.campaign.offer(), self.sealing, keys)
         # Before the terms: with the description, a party can send bundles in the same envelope.
         asked = vote_pb2.PartyRequest(ask_bundles=ahead.roster_to_wire(self.sealed, 0, 4))
         self.bundles = {name: self.tell(name, asked, joining).bundles for name in NAMES}
         for each in self.bundles.values():
             ahead.check_bundles(each, asked.ask_bundles)
 
-    def terms(self, **changes: Any) -> vote_pb2.Campaign:
+    def terms(self, **changes: Any) -> CampaignMessage:
         members = [(each.name, bytes.fromhex(each.identity), each.teachers) for each in self.roster]
         mechanism = (
             DistributedGNMax(Fraction(80), self.threshold - 1, 1)
@@ -85,7 +90,7 @@ class Post:
             else GNMax(Fraction(40), 1)
         )
         fields = {
-            "classes": CLASSES, "aggregation": "masked", "threshold": self.threshold, "colluders": 1,
+            "classes": CLASSES, "aggregation": "masked", "min_parties": self.threshold, "colluders": 1,
             "noise": "distributed" if self.noisy else "central", **changes,
         }  # fmt: skip
         return campaign_message(PUBLIC, terms_message(members, (mechanism,)), **fields)
@@ -105,16 +110,16 @@ class Post:
         )
 
     def envelope(
-        self, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign | None = None
+        self, request: vote_pb2.PartyRequest, campaign: CampaignMessage | None = None
     ) -> bytes:
         asked = vote_pb2.PartyRequest()
         asked.CopyFrom(request)
         asked.version, asked.nonce = wire.VERSION, b"n" * 16
-        asked.campaign.CopyFrom(campaign or self.campaign)
+        asked.campaign = (campaign or self.campaign).packed()
         return wire.sign_request(asked, SERVER_KEY)
 
     def tell(
-        self, name: str, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign | None = None
+        self, name: str, request: vote_pb2.PartyRequest, campaign: CampaignMessage | None = None
     ) -> vote_pb2.Reply:
         """A party's answer; to the same bytes it never gives others."""
         body = self.envelope(request, campaign)
@@ -127,7 +132,7 @@ class Post:
 
     def refuses(
         self, name: str, request: vote_pb2.PartyRequest, words: str,
-        campaign: vote_pb2.Campaign | None = None,
+        campaign: CampaignMessage | None = None,
     ) -> None:  # fmt: skip
         reply = self.tell(name, request, campaign)
         assert reply.WhichOneof("body") == "refusal", reply.WhichOneof("body")
@@ -135,12 +140,16 @@ class Post:
 
     def begin(
         self, number: int = 0, names: Sequence[str] = NAMES, batch: Batch = WHOLE,
-        campaign: vote_pb2.Campaign | None = None, **others: int,
+        campaign: CampaignMessage | None = None, **others: int,
     ) -> AheadAggregation:  # fmt: skip
         """A round of the bundles of a number, or for some parties of another."""
         bundles = {name: self.bundles[name].bundles[others.get(name, number)] for name in names}
         return AheadAggregation.begin(
-            campaign or self.campaign, self.roster, batch, sealed=self.sealed, bundles=bundles
+            (campaign or self.campaign).offer(),
+            self.roster,
+            batch,
+            sealed=self.sealed,
+            bundles=bundles,
         )
 
     def step(self, server: AheadAggregation, names: Sequence[str]) -> AheadAggregation:
@@ -155,7 +164,7 @@ class Post:
 
     def again(self, server: AheadAggregation) -> AheadAggregation:
         """The server after a kill: it sends the same."""
-        read = AheadAggregation.restore(self.campaign, self.roster, server.to_bytes())
+        read = AheadAggregation.restore(self.campaign.offer(), self.roster, server.to_bytes())
         assert read.step == server.step
         for name in server.awaited:
             assert read.request(name) == server.request(name)
@@ -218,7 +227,12 @@ def test_a_later_batch_has_the_same_parties(tmp_path: Path) -> None:
     post.refuses("a", other.request("a"), "unmasked with other parties")
     bundles = {name: post.bundles[name].bundles[2] for name in four}
     again = AheadAggregation.begin(
-        post.campaign, post.roster, rest, sealed=post.sealed, bundles=bundles, all_needed=True
+        post.campaign.offer(),
+        post.roster,
+        rest,
+        sealed=post.sealed,
+        bundles=bundles,
+        all_needed=True,
     )
     assert again.needed == four
     with pytest.raises(QuorumError, match="no votes from e"):
@@ -254,9 +268,9 @@ def test_a_late_answer_is_refused_for_good(post: Post) -> None:
 def test_the_server_reads_its_state_in_the_same_campaign_only(post: Post) -> None:
     raw = post.begin().to_bytes()
     with pytest.raises(StateError, match="another round"):
-        AheadAggregation.restore(post.terms(epsilon=0.5), post.roster, raw)
+        AheadAggregation.restore(post.terms(epsilon=0.5).offer(), post.roster, raw)
     with pytest.raises(StateError, match="damaged"):
-        AheadAggregation.restore(post.campaign, post.roster, raw[:-1])
+        AheadAggregation.restore(post.campaign.offer(), post.roster, raw[:-1])
 
 
 def test_the_list_is_stored_before_any_party_is_sent_it(post: Post) -> None:
@@ -271,7 +285,7 @@ def test_the_list_is_stored_before_any_party_is_sent_it(post: Post) -> None:
         reply = post.tell(name, server.request(name))
         server.take(next(each for each in post.roster if each.name == name), reply)
         raw = server.to_bytes()
-    server = AheadAggregation.restore(post.campaign, post.roster, raw, save=full)
+    server = AheadAggregation.restore(post.campaign.offer(), post.roster, raw, save=full)
     with pytest.raises(OSError, match="full"):
         server.advance()
     assert server.step == "ask_masked_ahead"
@@ -462,7 +476,7 @@ def test_a_batch_is_unmasked_in_one_round(post: Post) -> None:
 
 
 def test_a_campaign_by_bundles_is_not_summed_online(post: Post) -> None:
-    online = MaskedAggregation(post.campaign, post.roster, WHOLE)
+    online = MaskedAggregation(post.campaign.offer(), post.roster, WHOLE)
     asked = online.request("a")
     assert post.tell("a", asked).WhichOneof("body") == "keys"
     post.tell("a", post.begin().request("a"))
@@ -481,7 +495,7 @@ def test_a_campaign_by_bundles_is_not_summed_online(post: Post) -> None:
 def test_a_campaign_summed_online_is_not_summed_by_bundles(post: Post) -> None:
     """Once votes left: what its ledger has of them is of no round."""
     voters = {name: post.voter(name) for name in NAMES}
-    online = MaskedAggregation(post.campaign, post.roster, WHOLE)
+    online = MaskedAggregation(post.campaign.offer(), post.roster, WHOLE)
     for _ in range(3):
         for party in post.roster:
             body = voters[party.name].handle(post.envelope(online.request(party.name)))

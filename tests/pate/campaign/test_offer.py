@@ -9,6 +9,8 @@ from typing import Final
 import pytest
 
 from pate.campaign.offer import Offer
+from pate.errors import ProtocolError
+from pate.exact import read
 from pate.storage.hash_chain import canonical
 
 RECORDED: Final = json.loads(Path(__file__).with_name("offer_texts.json").read_text("ascii"))
@@ -16,5 +18,5 @@ RECORDED: Final = json.loads(Path(__file__).with_name("offer_texts.json").read_t
 
 @pytest.mark.parametrize("kind", RECORDED)
 def test_each_kind_of_offer_is_written_as_it_was(kind: str) -> None:
-    offer = Offer.from_dict(json.loads(RECORDED[kind]))
+    offer = read(Offer, json.loads(RECORDED[kind]), error=ProtocolError, what="an offer")
     assert canonical(offer.to_dict()) == RECORDED[kind]

@@ -163,9 +163,8 @@ def test_the_server_named_has_the_code_and_noise_that_are_shown(code: str, answe
         say=said.append,
         chosen=lambda _, number, __: tuple(range(number)),
     )
-    assert spec.neighbour is not None
-    assert found["code"] == spec.neighbour.code
-    assert found["server_default"] == len(spec.neighbour.representatives)
+    assert found["code"] == spec.code
+    assert found["server_default"] == len(spec.representatives or ())
     noise, mechanism = found["noise"], matrix_mechanism(spec, 1)
     assert isinstance(mechanism, DistributedNeighbour)
     assert noise.get("scale") == (None if mechanism.scale is None else str(mechanism.scale))
@@ -181,7 +180,7 @@ def test_the_server_named_has_the_code_and_noise_that_are_shown(code: str, answe
     columns = {"number": 2, "labels-2": 11}.get(answer, 10)
     if "error" in row:
         assert row["noise"] == pytest.approx(noise["carried_sigma"])
-        assert row["counts"] == len(spec.neighbour.representatives) * columns
+        assert row["counts"] == len(spec.representatives or ()) * columns
     else:
         assert answer in ("class", "ordered")
         assert not code.startswith("dense")

@@ -119,7 +119,8 @@ def test_arrays_stand_and_are_attacked(
 
 def not_cut(whole: Any) -> Any:
     """Half as long again."""
-    return np.trunc(whole * GRID * 1.5).astype(np.int64)
+    made: np.ndarray = np.trunc(whole * GRID * 1.5).astype(np.int64)
+    return made
 
 
 def in_the_order_of_the_file(records: Any, _hashes: Any, teachers: int, _key: Any) -> Any:

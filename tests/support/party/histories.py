@@ -30,12 +30,19 @@ from pate.mechanisms import DistributedGNMax, GNMax, Neighbour, TeacherLabels
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
-from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+from tests.support.campaign_messages import (
+    SERVER_KEY,
+    CampaignMessage,
+    campaign_message,
+    site,
+    terms_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from pate.campaign.announced import Announced
     from pate.codes import Code
     from pate.votes import Counts
 
@@ -154,7 +161,7 @@ class World:
         self.training = dict.fromkeys(NAMES, 0)
         self.voters: dict[str, Voter] = {}
         self.given: dict[tuple[str, bytes], Counts] = {}
-        self.campaigns: list[tuple[vote_pb2.Campaign, list[RosterParty], int]] = []
+        self.campaigns: list[tuple[CampaignMessage, list[RosterParty], int]] = []
         #: Of each campaign, the queries of which records vote on; of teachers a choice.
         self.rows: list[tuple[int, ...]] = []
         self._old: list[tuple[int, tuple[int, ...]]] = []
@@ -250,12 +257,12 @@ class World:
             "classes": CLASSES[:: random.choice([1, -1])],
             "aggregation": "masked",
             "noise": "distributed" if self.noisy else "central",
-            "threshold": threshold,
+            "min_parties": threshold,
             "colluders": colluders,
             "epsilon": 100.0,
         }
         if self.records:
-            fields |= {"mechanism": "neighbour", "most_votes": most}
+            fields |= {"aggregator": "neighbour", "most_votes": most}
         if self.labels:
             code = f"each-{len(self.rows[-1])} labels-{random.integers(1, 3)}-of-2"
             mechanism = TeacherLabels(0, Fraction(400), 1, code=code)
@@ -271,7 +278,7 @@ class World:
         rows: Sequence[int],
         *,
         dropping: float = 0.0,
-        lied: dict[str, vote_pb2.Campaign] | None = None,
+        lied: dict[str, CampaignMessage] | None = None,
         unasked: Iterable[str] = (),
     ) -> bool:
         """Take parties through one sum, and return whether it was opened.
@@ -288,7 +295,7 @@ class World:
         _lose(self.root / COLLUDER)
         self.start(COLLUDER)
         batch = Batch(tuple(rows), batch_hash([HASHES[row] for row in rows]))
-        aggregation = MaskedAggregation(message, roster, batch)
+        aggregation = MaskedAggregation(message.offer(), roster, batch)
         parties = {each.name: each for each in roster}
         while aggregation.step:
             for name in self.random.permutation(sorted(aggregation.awaited)).tolist():
@@ -322,20 +329,20 @@ class World:
         return True
 
     def tell(
-        self, name: str, request: vote_pb2.PartyRequest, campaign: vote_pb2.Campaign
+        self, name: str, request: vote_pb2.PartyRequest, campaign: CampaignMessage
     ) -> vote_pb2.Reply:
         asked = vote_pb2.PartyRequest()
         asked.CopyFrom(request)
         asked.version, asked.nonce = wire.VERSION, wire.new_id()
-        asked.campaign.CopyFrom(campaign)
+        asked.campaign = campaign.packed()
         body = self.voters[name].handle(wire.sign_request(asked, SERVER_KEY))
-        return wire.read_reply(body, campaign=asked.campaign.id, nonce=asked.nonce)[1]
+        return wire.read_reply(body, campaign=campaign.id, nonce=asked.nonce)[1]
 
-    def lie(self, number: int) -> dict[str, vote_pb2.Campaign]:
+    def lie(self, number: int) -> dict[str, CampaignMessage]:
         """Return another campaign of the same id, for one party."""
         message, roster, _ = self.campaigns[number]
-        told = vote_pb2.Campaign()
-        told.CopyFrom(message)
+        told = message.copy()
+        assert told.terms is not None
         names = [each.name for each in roster if each.name != COLLUDER]
         victim = str(self.random.choice(names))
         others = [at for at, each in enumerate(roster) if each.name != victim]
@@ -345,9 +352,9 @@ class World:
             case "roster":
                 del told.terms.roster[others[-1]]
             case "threshold":
-                told.threshold = len(roster)
+                told.min_parties = len(roster)
             case _:
-                told.classes[:] = list(message.classes)[::-1]
+                told.classes = message.classes[::-1]
         return {victim: told}
 
     # --- a history -----------------------------------------------------------------------------
@@ -399,7 +406,7 @@ class _Both:
 
     own = None
 
-    def find(self, campaign: vote_pb2.Campaign) -> Inputs:
+    def find(self, campaign: Announced) -> Inputs:
         return PUBLIC[0] if campaign.queries == len(PUBLIC[0]) else PUBLIC[1]
 
 

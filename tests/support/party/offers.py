@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 from party.ledger.sent_votes import Answer
 from pate.accounting.events import GatedBatch
 from pate.accounting.gate import GateParameters
-from pate.campaign.offer import Offer
-from pate.exact import write
+from pate.campaign.announced import Announced
+from pate.campaign.offer import Offer, Settled
+from pate.campaign.roster import Member
+from pate.errors import ProtocolError, UsageError
+from pate.exact import read, write
 from pate.mechanisms import DistributedGNMax, GNMax
 
 if TYPE_CHECKING:
@@ -20,13 +23,21 @@ if TYPE_CHECKING:
 
 KEY = bytes(range(32))
 SIX = ("a", "b", "c", "d", "e", "f")
+#: Most votes of a party on one count.
+MOST = 40
+_SETTLED = ("roster", "teachers", "identities", "mechanisms", "composition", "cap", "gate")
 
 
 def joining(**changes: Any) -> Offer:
-    """What a party hears first: no roster yet. Changes are by the names that ledgers have for them."""
+    """What a party hears first: no roster yet.
+
+    ``queries`` are of the request, ``public_queries`` the size of the public set. A ``roster`` is of names;
+    ``teachers`` are of all parties together, or of each.
+    """
     made: dict[str, Any] = {
         "key": KEY,
         "campaign": "c1" * 16,
+        "queries": 0,
         "aggregator": "gnmax",
         "aggregation": "masked",
         "noise": "central",
@@ -37,15 +48,57 @@ def joining(**changes: Any) -> Offer:
         "rounds": 1,
         "threshold": 5,
         "colluders": 1,
-        **dict.fromkeys(("public_set", "schema", "classes", "roster", "identities")),
-        **dict.fromkeys(("teachers_each", "teachers", "mechanisms", "composition", "cap", "gate")),
+        "public_set": "ab" * 32,
+        "schema": "images 8x8x1",
+        "classes": ("no", "yes"),
+        "vote_proofs": False,
     }
     made |= changes
-    asked = made.pop("queries", 0)
-    text = {name: each if isinstance(each, float) else write(each) for name, each in made.items()}
-    if text["gate"] is None:
-        del text["gate"]
-    return replace(Offer.from_dict(text), queries=asked)
+    made.setdefault("most_votes", MOST if made["aggregator"] == "neighbour" else None)
+    key, asked = made.pop("key"), made.pop("queries")
+    terms = {name: made.pop(name) for name in _SETTLED if name in made}
+    other = {"campaign": "id", "public_queries": "queries", "threshold": "min_parties"}
+    text = {
+        other.get(name, name): each if isinstance(each, float) else write(each)
+        for name, each in made.items()
+        if each is not None or name in ("classes", "most_votes")
+    }
+    announced = read(Announced, text, error=ProtocolError, what="a campaign")
+    return Offer(key=key, announced=announced, settled=_settled(announced, terms), queries=asked)
+
+
+def _settled(announced: Announced, terms: dict[str, Any]) -> Settled | None:
+    names: tuple[str, ...] | None = terms.pop("roster", None)
+    if names is None:
+        return None
+    teachers = terms.pop("teachers", None)
+    identities = terms.pop("identities", None) or [identity_of(name) for name in names]
+    if teachers is None and announced.most_votes is None and announced.unit != "party":
+        teachers = 250
+    if isinstance(teachers, int):
+        least, more = divmod(teachers, len(names))
+        teachers = [least + (at < more) for at in range(len(names))]
+    elif teachers is None:
+        each = announced.most_votes or min(one.votes_per_unit for one in terms["mechanisms"])
+        teachers = [each] * len(names)
+    try:
+        return Settled(roster=tuple(map(Member, names, identities, teachers)), **terms)
+    except UsageError as error:
+        raise ProtocolError(str(error)) from error
+
+
+def altered(offer: Offer, **changes: Any) -> Offer:
+    """An offer with other values, of what is announced or of what is settled."""
+    later = {name: changes.pop(name) for name in _SETTLED if name in changes}
+    settled_ = offer.settled
+    if later:
+        settled_ = replace(offer.require_settled(), **later)
+    return replace(offer, announced=replace(offer.announced, **changes), settled=settled_)
+
+
+def identity_of(name: str) -> str:
+    """An identity key for a party's name, hex."""
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def settled(**changes: Any) -> Offer:
@@ -53,7 +106,6 @@ def settled(**changes: Any) -> Offer:
     terms: dict[str, Any] = {
         "queries": 2,
         "roster": SIX,
-        "teachers": 250,
         "mechanisms": (GNMax(Fraction(40), 1),),
         "composition": "gdp",
         "cap": Fraction(1, 10),

@@ -28,7 +28,11 @@ NAMES = ("avon", "brook", "cherwell", "derwent")
 
 
 def make_spec(**changes: Any) -> CampaignSpec:
-    """A campaign, from its text: each change by the name that ledgers have for it."""
+    """A campaign, from its text: each change by the name that ledgers have for it.
+
+    Teachers' ``answer`` and ``release`` are as the options of a command.
+    """
+    answer, release = changes.pop("answer", "class"), changes.pop("release", "labels")
     fields: dict[str, Any] = {
         "name": "trial",
         "id": "0f" * 16,
@@ -55,9 +59,15 @@ def make_spec(**changes: Any) -> CampaignSpec:
         **dict.fromkeys(("gate_order", "gate_target", "gate_test", "gate_failure")),
         **dict.fromkeys(("representatives", "most_votes", "votes_per_patient")),
     }
-    return CampaignSpec.from_dict(
-        {name: _text(value) for name, value in (fields | changes).items()}
-    )
+    fields |= changes
+    asked, labels = min(fields["queries"], fields["max_queries"] or 10**9), fields["classes"] or ()
+    if release.startswith("axes"):
+        fields["code"] = release
+    elif release != "labels":
+        fields["code"] = f"each-{asked}" + (" balanced" if release == "balanced" else "")
+    elif answer != "class":
+        fields["code"] = f"each-{asked} {answer}-of-{len(labels)}"
+    return CampaignSpec.from_dict({name: _text(value) for name, value in fields.items()})
 
 
 def _text(value: Any) -> Any:

@@ -203,6 +203,11 @@ def install() -> None:
     def probe_in_clear(server: Server, **how: float) -> None:
         if server.in_clear:
             probe(server, **how)
+            return
+        try:
+            socket.create_connection((server.host, server.port), timeout=1).close()
+        except OSError as error:
+            raise UnreachableError(f"{server.address} does not answer") from error
 
     vars(server)["Deployment"] = DirectDeployment
     vars(party)["Connection"] = DirectConnection

@@ -32,7 +32,7 @@ from pate.noise.exact import SystemNoise
 from pate.runtime import failpoints
 from protos import wire
 from protos.pate.v1 import vote_pb2
-from tests.support.campaign_messages import SERVER_KEY, request_in
+from tests.support.campaign_messages import SERVER_KEY, campaign_in, request_in
 from tests.support.server.campaigns import make_spec
 from tests.support.server.lines import Lines
 
@@ -228,11 +228,12 @@ class Parties:
 
     def _refusal(self, name: str, body: bytes, error: type[PateError]) -> bytes:
         request = request_in(body)
-        earlier = (request_in(each).campaign.id for each, _ in self.sent)
+        sent = (campaign_in(each) for each in (body, *(each for each, _ in self.sent)))
+        offer = next(filter(None, sent))
         reply = vote_pb2.Reply(
             version=wire.VERSION,
             nonce=request.nonce,
-            campaign=request.campaign.id or next(filter(None, earlier)),
+            campaign=bytes.fromhex(offer.campaign),
             party=name,
         )
         reply.refusal.kind = error.__name__

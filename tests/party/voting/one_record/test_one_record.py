@@ -29,7 +29,7 @@ from party.voting.own_data import OwnFile, OwnVoters
 from pate.data.cells import PLAIN, Reading
 from pate.data.schema import Schema
 from pate.data.values import Dataset, Images, Inputs, Table
-from protos.pate.v1 import vote_pb2
+from tests.support.campaign_messages import CampaignMessage
 
 KEY: Final = b"k" * 32
 TEACHERS: Final = 7
@@ -76,7 +76,9 @@ def held(file: OwnFile, public: Inputs, classes: tuple[str, ...] = CLASSES) -> D
         file, training=None, records=True, key=KEY, say=lambda _: None, warn=lambda _: None,
     )  # fmt: skip
     voters.ahead(None, None)
-    asked = vote_pb2.Campaign(schema=public.schema(), classes=classes, most_votes=99)
+    asked = CampaignMessage(
+        aggregator="neighbour", schema=public.schema(), classes=classes, most_votes=99
+    ).announced
     found = voters.read(asked)
     assert found is not None
     assert found.records.row_hashes() == fresh.row_hashes()

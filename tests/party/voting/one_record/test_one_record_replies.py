@@ -36,7 +36,13 @@ from pate.mechanisms import Neighbour
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
-from tests.support.campaign_messages import SERVER_KEY, campaign_message, site, terms_message
+from tests.support.campaign_messages import (
+    SERVER_KEY,
+    TermsMessage,
+    campaign_message,
+    site,
+    terms_message,
+)
 from tests.support.encoders import tiny_encoders as tiny
 
 KEY: Final = b"k" * 32
@@ -118,13 +124,13 @@ class Answers:
                     code=code_of("nearest") if teachers is None else None,
                 )  # fmt: skip
 
-    def tell(self, request: vote_pb2.PartyRequest, terms: vote_pb2.Terms | None) -> vote_pb2.Reply:
+    def tell(self, request: vote_pb2.PartyRequest, terms: TermsMessage | None) -> vote_pb2.Reply:
         fields: dict[str, Any] = {"classes": self.classes, **self.changes}
         if self.weight == MOST:
-            fields |= {"mechanism": "neighbour", "most_votes": MOST}
+            fields |= {"aggregator": "neighbour", "most_votes": MOST}
         campaign = campaign_message(self.public, terms, **fields)
         request.version, request.nonce = wire.VERSION, b"n" * 16
-        request.campaign.CopyFrom(campaign)
+        request.campaign = campaign.packed()
         body = self.voter.handle(wire.sign_request(request, SERVER_KEY))
         return wire.read_reply(body, campaign=campaign.id, nonce=request.nonce)[1]
 
