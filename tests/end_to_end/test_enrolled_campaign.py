@@ -11,7 +11,7 @@ from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites, lenient
 
 NAMES = ("east", "north", "south", "up", "west")
-QUERIES = 60
+QUERIES = 30
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ def released(
     data: Dataset, code: str, sigma: float, points: tuple[str, ...] = RANGE
 ) -> tuple[Table, NoisyVotes, tuple[str, ...]]:
     """Public rows, and the noisy sum of private records; sigma in votes."""
-    public, _ = people(500, 1)
+    public, _ = people(1000, 1)
     made, answers = code_of(code), data.answers
     assert answers is not None
     if data.kind == "labels":

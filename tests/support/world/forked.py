@@ -43,6 +43,11 @@ _PRELOADED: Final = (
     # What a server and a party fork for Flower.
     "flwr.superlink.cli.flower_superlink",
     "party.flower.supernode_process",
+    "anyio._backends._asyncio",
+    "httpcore",
+    "prometheus_client",
+    "uvicorn.protocols.http.auto",
+    "uvicorn.protocols.websockets.auto",
 )
 #: The command of each role.
 _ROLES: Final = {
