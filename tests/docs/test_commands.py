@@ -352,9 +352,9 @@ def test_without_one_public_set_a_line_says_what_to_do(
 
 
 @pytest.mark.slow
-def test_the_end_of_the_quickstart_runs_after_it(first: tuple[Path, dict[str, str], str]) -> None:
+def test_the_end_of_the_quickstart_runs_after_it(first: First) -> None:
     """The page begins as README does, whose campaign has the usual homes."""
-    folder, state, _ = first
+    folder, state = first.folder, first.state
     *_, script = blocks("docs/quickstart.md", "bash")
     (party,) = (folder.parent / "state").rglob("*hospital_a*/ledger.db")
     script = script.replace("trial/a\n", f"{party.parent}\n").replace(" --home trial/server", "")
