@@ -39,7 +39,7 @@ def test_each_evidence_over_a_table_has_its_chances() -> None:
     ):
         found = of(lesson_of(public, noisy))
         assert found.source == source
-        assert found.matrix.shape == (1000, 2)
+        assert found.matrix.shape == (len(public), 2)
         np.testing.assert_allclose(found.matrix.sum(axis=1), 1.0, atol=1e-6)
         # Trees are moved to agree with counts; they copy what has no noise of its own.
         assert (found.cells is not None) == (source == "counts")
