@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from aggregator_server.campaign.batches import BATCH_COUNTS, batch_at, check_apart, next_places
 from aggregator_server.campaign.neighbour import Models
 from aggregator_server.exchange.aggregation import MaskedAggregation, PlainAggregation
+from aggregator_server.exchange.ahead import SumsAhead
 from aggregator_server.exchange.exchange import Quorum
-from aggregator_server.exchange.sums import SumsAhead
 from pate.errors import ProtocolError, QuorumError
 from pate.printable import listed
 from pate.runtime.failpoints import reach

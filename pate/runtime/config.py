@@ -107,7 +107,7 @@ def _call(context: click.Context, path: str) -> str:
 def write_new(path: Path, text: str) -> None:
     """Write a configuration file where none is."""
     try:
-        # The address of a database can have a password.
+        # Somebody may have typed a database's password, which the server would refuse.
         with os.fdopen(
             os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
         ) as file:
