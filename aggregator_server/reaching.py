@@ -30,41 +30,30 @@ _ANSWER: Final = "pate-party answer FILE --data PATH"
 
 @dataclass(frozen=True)
 class Listening:
-    """Listening addresses and waiting times of the server.
-
-    Attributes:
-        patience: seconds to wait for the last parties once enough have voted.
-        linger: seconds to serve labels after the end; negative: until Ctrl-C or the student has
-            all.
-        identities: created by `pate-server init`, with the enrolled parties; None: a trial on
-            loopback, without TLS, open to anyone who can reach the port.
-        by_envelope: who takes part by envelope; None: nobody.
-    """
+    """Listening addresses and waiting times of the server."""
 
     host: str
     port: int
     student_port: int
-    patience: float
+    patience: float  # seconds to wait for the last parties once enough have voted
+    # seconds to serve labels after the end; negative: until Ctrl-C or the student has all
     linger: float
+    # created by `pate-server init`, with the enrolled parties; None: a trial on loopback, without
+    # TLS, open to anyone who can reach the port
     identities: Identities | None = None
     page: PageServer | None = None
-    by_envelope: ByEnvelope | None = None
+    by_envelope: ByEnvelope | None = None  # who takes part by envelope; None: nobody
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How parties are reached, once it is open.
-
-    Attributes:
-        listens: that of this machine, or the folder of the envelopes.
-        command: of a party that is connected, or answers by envelope.
-    """
+    """How parties are reached, once it is open."""
 
     carrier: Carrier
     address: str
-    listens: str
+    listens: str  # that of this machine, or the folder of the envelopes
     alive: Callable[[], bool]
-    command: str
+    command: str  # of a party that is connected, or answers by envelope
     for_parties: tuple[str, ...]
 
 

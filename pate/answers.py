@@ -81,17 +81,12 @@ _CHOICE: Final = b"pate labels that"
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer.
+    """An answer."""
 
-    Attributes:
-        name: one of :data:`ANSWERS`, or one of the other forms of a class.
-        most: T, the most labels of a record that count; 1 for any other answer.
-        of: L, the number of labels, where teachers vote for several; 0 for records.
-    """
-
+    # one of :data:`ANSWERS`, or one of the other forms of a class
     name: Literal["class", "labels", "ordered", "number", "residual", "balanced", "array"] = "class"
-    most: int = 1
-    of: int = 0
+    most: int = 1  # T, the most labels of a record that count; 1 for any other answer
+    of: int = 0  # L, the number of labels, where teachers vote for several; 0 for records
 
     def __str__(self) -> str:
         """Return the text that :func:`answer_of` reads."""
@@ -152,11 +147,7 @@ class Answer:
         return f"{labels} labels" if self.labelled or not asked else "noisy counts and no label"
 
     def check(self, answers: NDArray[np.int64]) -> None:
-        """Check (n, columns) answers, in whole numbers, against what one may be at most.
-
-        Raises:
-            DataError: if one has a sign that is not charged for, or is larger than what noise is.
-        """
+        """Check (n, columns) answers, in whole numbers, against what one may be at most."""
         import numpy as np  # only with answers: options and screens need their names
 
         total, squared = np.abs(answers).sum(axis=1), np.square(answers).sum(axis=1)
@@ -165,11 +156,7 @@ class Answer:
             raise DataError(f"a record says more than the answer {self} allows")
 
     def check_columns(self, names: Sequence[str] | None) -> None:
-        """Check that a class list has the columns of the answer; None: not known yet.
-
-        Raises:
-            UsageError: if not.
-        """
+        """Check that a class list has the columns of the answer; None: not known yet."""
         if self.of:
             self._check_labels(names)
             return
@@ -208,9 +195,6 @@ def answer_of(text: str) -> Answer:
     """Return the answer of a text such as ``class``, ``labels-2``, ``ordered`` or ``number``.
 
     That of teachers is ``labels-2-of-14``.
-
-    Raises:
-        UsageError: if it is no answer's text.
     """
     found = _TEXT.fullmatch(text)
     if found is None or (found[2] and int(found[2]) > MOST_LABELS):
@@ -231,11 +215,7 @@ def range_in(text: str) -> tuple[str, ...]:
 
 
 def points_of(names: Sequence[str]) -> tuple[float, ...]:
-    """Return the points of a number's range, which are the names of its columns: first low, last high.
-
-    Raises:
-        UsageError: unless they are two finite numbers or more, each larger than the one before.
-    """
+    """Return the points of a number's range, which are the names of its columns: first low, last high."""
     try:
         points = tuple(float(name) for name in names)
     except ValueError:
@@ -254,25 +234,17 @@ def points_of(names: Sequence[str]) -> tuple[float, ...]:
 
 
 def of_labels(
-    flags: NDArray[np.bool_],
+    flags: NDArray[np.bool_],  # (n, l) which labels each record has
     names: Sequence[str],
-    columns: Sequence[str],
+    columns: Sequence[str],  # the campaign's class list: the labels in any order, and ``none``
     most: int,
-    hashes: Sequence[bytes],
-    key: bytes,
+    hashes: Sequence[bytes],  # (n,) that identify the records
+    key: bytes,  # the party's secret, at most 64 bytes
 ) -> NDArray[np.int64]:
     """Return (n, columns) answers of records with several labels.
 
     Of more than ``most`` labels those with the least keyed hashes count, so a choice depends on
     that record only, and nobody without the key can foresee it.
-
-    Args:
-        flags: (n, l) which labels each record has.
-        names: of the l labels.
-        columns: the campaign's class list: the labels in any order, and ``none``.
-        most: T.
-        hashes: (n,) that identify the records.
-        key: the party's secret, at most 64 bytes.
     """
     import numpy as np
 

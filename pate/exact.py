@@ -61,14 +61,9 @@ _Reader = Callable[[Any, str], Any]
 
 
 class TextForm:
-    """A frozen dataclass whose text states its kind.
+    """A frozen dataclass whose text states its kind."""
 
-    Attributes:
-        tag: field of the text that names the kind: ``event`` or ``mechanism``.
-        name: of the kind, unique for its tag.
-    """
-
-    tag: ClassVar[str]
+    tag: ClassVar[str]  # field of the text that names the kind: ``event`` or ``mechanism``
     name: ClassVar[str]
 
     def to_dict(self) -> dict[str, str | int]:
@@ -88,22 +83,15 @@ class _Rule:
 
 def in_text(
     *,
-    name: str | None = None,
-    omitted: bool = False,
-    absent: bool = False,
-    kinds: Iterable[type] = (),
+    name: str | None = None,  # of the field in the text; None: as the attribute
+    omitted: bool = False,  # the text omits the field at its default
+    absent: bool = False,  # no text contains it; it has a default
+    kinds: Iterable[type] = (),  # the dataclasses behind a protocol in the annotation, of one tag
+    # the fields of this inner dataclass stand in the outer object, all null where it is None: a
+    # prefix of their names, or other names of some. Its tag is left out
     flat: str | Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return the ``metadata`` of a dataclass field whose text departs from its annotation.
-
-    Args:
-        name: of the field in the text; None: as the attribute.
-        omitted: the text omits the field at its default.
-        absent: no text contains it; it has a default.
-        kinds: the dataclasses behind a protocol in the annotation, of one tag.
-        flat: the fields of this inner dataclass stand in the outer object, all null where it is None:
-            a prefix of their names, or other names of some. Its tag is left out.
-    """
+    """Return the ``metadata`` of a dataclass field whose text departs from its annotation."""
     return {_RULE: _Rule(name, omitted, absent, tuple(kinds), flat)}
 
 
@@ -115,24 +103,13 @@ class _UnfitError(Exception):
 
 
 def read(
-    kind: type[_T] | tuple[type[_T], ...],
+    kind: type[_T] | tuple[type[_T], ...],  # a dataclass, or several with different tags
     text: object,
     *,
     error: type[PateError],
     what: str,
 ) -> _T:
-    """Return the value that :func:`write` wrote.
-
-    Args:
-        kind: a dataclass, or several with different tags.
-        text: any JSON values.
-        error: what to raise.
-        what: name of the whole in messages.
-
-    Raises:
-        PateError: of the kind ``error``, if the text is not exactly the form of ``kind``, or ``kind``
-            refuses its values. It names the field.
-    """
+    """Return the value that :func:`write` wrote."""
     wanted: Any = kind
     reader = _tagged(wanted) if isinstance(kind, tuple) else _reader(wanted)
     try:
@@ -143,12 +120,7 @@ def read(
 
 
 def write(value: object) -> Any:
-    """Return the JSON values of a frozen dataclass, or of one of its fields.
-
-    Raises:
-        ValueError: for a number that is not finite.
-        TypeError: for a value that has no text form.
-    """
+    """Return the JSON values of a frozen dataclass, or of one of its fields."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -184,24 +156,13 @@ def write(value: object) -> Any:
 def parse(
     content: bytes | str,
     *,
-    most: int,
+    most: int,  # bytes, or characters of a text
     error: type[PateError],
     what: str,
+    # required value of its field ``format``, which is then removed; None: none required
     form: str | int | None = None,
 ) -> dict[str, Any]:
-    """Return the fields of a JSON object from a file or a message.
-
-    Args:
-        content: UTF-8.
-        most: bytes, or characters of a text.
-        error: what to raise.
-        what: name of the whole in messages.
-        form: required value of its field ``format``, which is then removed; None: none required.
-
-    Raises:
-        PateError: of the kind ``error``, if it is longer, not JSON, has a field twice, is not an
-            object, or has another format.
-    """
+    """Return the fields of a JSON object from a file or a message."""
     if len(content) > most:
         raise error(f"{what}: {len(content)} bytes, at most {most} are read")
     try:
@@ -221,11 +182,7 @@ def parse(
 
 
 def fraction_from_text(text: object) -> Fraction:
-    """Return the fraction that ``str(Fraction)`` wrote, in lowest terms and of sane length.
-
-    Raises:
-        AccountingError: for any other text.
-    """
+    """Return the fraction that ``str(Fraction)`` wrote, in lowest terms and of sane length."""
     if isinstance(text, str) and _FRACTION.fullmatch(text):
         value = Fraction(text)
         if str(value) == text:

@@ -66,21 +66,12 @@ _MOST_BITS: Final = 200
 
 
 def json_value(
-    content: bytes | str,
+    content: bytes | str,  # UTF-8, 16 or 32 if bytes
     *,
     object_pairs_hook: Callable[[list[tuple[Any, Any]]], Any] | None = None,
     parse_constant: Callable[[str], Any] | None = None,
 ) -> Any:
-    """Return the value of a JSON text.
-
-    Args:
-        content: UTF-8, 16 or 32 if bytes.
-        object_pairs_hook: as of :func:`json.loads`.
-        parse_constant: as of :func:`json.loads`.
-
-    Raises:
-        ValueError: if it is not JSON, is nested too deeply, or has a number that is too long.
-    """
+    """Return the value of a JSON text."""
     try:
         return json.loads(
             content, object_pairs_hook=object_pairs_hook, parse_constant=parse_constant
@@ -92,13 +83,7 @@ def json_value(
 def inflated(content: bytes, most: int, dictionary: bytes) -> bytes:
     """Return what raw deflate data unpack to.
 
-    Args:
-        content: of one stream, whole.
-        most: bytes that are unpacked.
-        dictionary: with which it was packed.
-
-    Raises:
-        ValueError: if it is no such stream, or unpacks to more.
+    ``most``: bytes that are unpacked.
     """
     reader = zlib.decompressobj(-zlib.MAX_WBITS, zdict=dictionary)
     try:
@@ -111,12 +96,7 @@ def inflated(content: bytes, most: int, dictionary: bytes) -> bytes:
 
 
 def toml_table(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
-    """Return the table of a TOML text.
-
-    Raises:
-        ValueError: if it is not TOML, is nested too deeply, has a number that is too long, or what may be a
-            key of more parts than any of ours.
-    """
+    """Return the table of a TOML text."""
     if _LONG_KEY.search(text):
         raise ValueError(f"it has a key of more than {_MOST_PARTS} parts")
     try:
@@ -130,17 +110,12 @@ def toml_table(text: str, *, parse_float: Callable[[str], Any] = float) -> dict[
 
 
 class Header(NamedTuple):
-    """The header of a ``.npy`` array.
+    """The header of a ``.npy`` array."""
 
-    Attributes:
-        shape: sides of at most 2^48, of at most as many bytes in all.
-        column_major: whether its first index moves fastest.
-        dtype: of numbers, truth values, texts, fields of these, or objects, which
-            :func:`npy_array` does not read.
-    """
-
-    shape: tuple[int, ...]
-    column_major: bool
+    shape: tuple[int, ...]  # sides of at most 2^48, of at most as many bytes in all
+    column_major: bool  # whether its first index moves fastest
+    # of numbers, truth values, texts, fields of these, or objects, which :func:`npy_array` does not
+    # read
     dtype: np.dtype[Any]
 
     @property
@@ -155,11 +130,7 @@ class Header(NamedTuple):
 
 
 def npy_header(file: IO[bytes]) -> Header:
-    """Read the header of a ``.npy`` array, and leave the file at its content.
-
-    Raises:
-        ValueError: if there is none, or it is not that of an array of numbers or texts.
-    """
+    """Read the header of a ``.npy`` array, and leave the file at its content."""
     import numpy as np
 
     start = file.read(len(_MAGIC) + 2)
@@ -191,11 +162,7 @@ def npy_header(file: IO[bytes]) -> Header:
 
 
 def npy_array(file: IO[bytes], header: Header) -> NDArray[Any]:
-    """Return the content of an array whose header was read, which a caller bounds first; read-only.
-
-    Raises:
-        ValueError: if the file has fewer bytes, or more, or the values are Python objects.
-    """
+    """Return the content of an array whose header was read, which a caller bounds first; read-only."""
     import numpy as np
 
     if header.dtype.hasobject:
@@ -212,12 +179,7 @@ def npy_array(file: IO[bytes], header: Header) -> NDArray[Any]:
 
 @contextmanager
 def zip_file(file: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
-    """Open a ZIP archive whose members are stored or deflated, as NumPy writes them, for the block.
-
-    Raises:
-        ValueError: if it is none, is damaged, also if the block finds it so, or has a member that is
-            encrypted or packed in another way.
-    """
+    """Open a ZIP archive whose members are stored or deflated, as NumPy writes them, for the block."""
     try:
         with zipfile.ZipFile(file) as found:
             for each in found.infolist():
@@ -235,12 +197,7 @@ def zip_file(file: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
 def npz_arrays(file: Path | IO[bytes], most: int | None = None) -> dict[str, NDArray[Any]]:
     """Return the arrays of a ``.npz`` archive by name, read-only.
 
-    Args:
-        file: the archive.
-        most: bytes of all arrays together; None: any number, of a file of our own.
-
-    Raises:
-        ValueError: if it is none, is damaged, or has more bytes.
+    ``most``: bytes of all arrays together; None: any number, of a file of our own.
     """
     found: dict[str, NDArray[Any]] = {}
     size = 0

@@ -25,12 +25,10 @@ _NAMED: Final = 8
 def printable(text: str, most: int | None = None) -> str:
     r"""Return a text with each unprintable character written as its escape, line ends included.
 
-    Args:
-        text: of anybody.
-        most: characters of the result; a longer one is cut. None: any number.
-
     >>> printable("a\x1b[31m\nb\u202e")
     'a\\x1b[31m\\nb\\u202e'
+
+    ``most``: characters of the result; a longer one is cut. None: any number.
     """
     if not text.isprintable():
         text = "".join(
@@ -49,9 +47,6 @@ class PrintableStream:
     """A text stream that writes only printable characters and line ends, and on a terminal colours.
 
     It is the last place that a text passes, whoever prints it: a library's log, a warning, a traceback.
-
-    Args:
-        stream: to which it is written.
     """
 
     def __init__(self, stream: TextIO) -> None:

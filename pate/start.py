@@ -38,17 +38,12 @@ _STDERR: Final = 2
 
 
 class Stops:
-    """What SIGINT and SIGTERM do to this process.
-
-    Attributes:
-        at_once: whether a stop ends the process at once.
-        asked: whether a stop has raised KeyboardInterrupt.
-        who: the party that this process is of, for the line that it ends with; "" if none.
-    """
+    """What SIGINT and SIGTERM do to this process."""
 
     def __init__(self) -> None:
-        self.at_once = False
-        self.asked = False
+        self.at_once = False  # whether a stop ends the process at once
+        self.asked = False  # whether a stop has raised KeyboardInterrupt
+        # the party that this process is of, for the line that it ends with; "" if none
         self.who = ""
         self._name = ""
         self._code: int | None = None
@@ -125,9 +120,7 @@ STOPS: Final = Stops()
 def start(name: str, module: str) -> NoReturn:
     """Run a command from its first instruction; its ``__main__`` imports nothing else.
 
-    Args:
-        name: of the command.
-        module: with its function ``main``.
+    ``module``: with its function ``main``.
     """
     if os.name != "posix":  # no locks, signals and modes of files as the programs need them
         print(  # noqa: T201 - nothing of ours can be imported

@@ -48,11 +48,7 @@ MOST_BUNDLES: Final = 64
 
 
 def check_ahead(request: vote_pb2.PartyRequest, offer: Offer) -> None:
-    """Check one of the requests of a masked sum with bundles.
-
-    Raises:
-        ProtocolError: if a field is out of bounds, or a list repeats a party.
-    """
+    """Check one of the requests of a masked sum with bundles."""
     what = request.WhichOneof("body")
     if what == "ask_bundles":
         _check_ask_bundles(request.ask_bundles, offer)
@@ -86,11 +82,7 @@ def check_sealing(sealing: vote_pb2.SealingKey) -> None:
 
 
 def check_bundles(said: vote_pb2.Bundles, asked: vote_pb2.AskBundles) -> None:
-    """Check the bundles that a party made: those that were asked for, sealed for all others.
-
-    Raises:
-        ProtocolError: otherwise.
-    """
+    """Check the bundles that a party made: those that were asked for, sealed for all others."""
     numbers = [each.number for each in said.bundles]
     check(
         numbers == list(range(asked.first, asked.first + asked.count)),
@@ -123,16 +115,7 @@ def consent_in(offer: Offer) -> bool:
 
 
 def round_of(offer: Offer, asked: vote_pb2.AskMaskedAhead, roster: BundleRoster) -> Round:
-    """Return the round of a request, the same on both sides.
-
-    Args:
-        offer: of the campaign.
-        asked: checked.
-        roster: of its digest.
-
-    Raises:
-        ProtocolError, QuorumError: if there can be no such round; see :class:`Round`.
-    """
+    """Return the round of a request, the same on both sides."""
     bundles = {
         each.party: Bundle(each.party, each.number, roster.digest, keys_from_wire(each.keys))
         for each in asked.bundles
@@ -161,11 +144,7 @@ def roster_to_wire(roster: BundleRoster, first: int, count: int) -> vote_pb2.Ask
 
 
 def roster_from_wire(asked: vote_pb2.AskBundles) -> BundleRoster:
-    """Return the roster of a request for bundles.
-
-    Raises:
-        ProtocolError: if a sealing key is not signed, or they do not fit together.
-    """
+    """Return the roster of a request for bundles."""
     parties = (
         Sealed(Member(each.party, each.identity), each.sealing.key, each.sealing.signature)
         for each in asked.roster

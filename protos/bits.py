@@ -22,12 +22,7 @@ def bits_from_names(names: Collection[str], roster: Sequence[str]) -> bytes:
 
 
 def names_from_bits(bits: bytes, roster: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return the parties of a bit set, in the order of the roster.
-
-    Raises:
-        ProtocolError: if it is not as long as the roster needs, or has more bits; ``what`` is for
-            the message.
-    """
+    """Return the parties of a bit set, in the order of the roster."""
     length(bits, _bytes(roster), what)
     number = int.from_bytes(bits, "little")
     check(number < 1 << len(roster), f"{what} has more parties than the roster")

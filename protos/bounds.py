@@ -51,20 +51,12 @@ def length(field: bytes, wanted: int, what: str) -> None:
 
 
 def check_name(name: str) -> None:
-    """Check a party's name: only characters that are safe in a file name and on a screen.
-
-    Raises:
-        ProtocolError: if it is empty, too long, or has other characters.
-    """
+    """Check a party's name: only characters that are safe in a file name and on a screen."""
     check(PARTY_NAME.fullmatch(name) is not None, f"a party calls itself {name!r:.80}")
 
 
 def check_names(names: Sequence[str], what: str) -> None:
-    """Check a list of parties: sorted, so that its form is unique, without repetition.
-
-    Raises:
-        ProtocolError: otherwise, also if it is too long or a name is invalid.
-    """
+    """Check a list of parties: sorted, so that its form is unique, without repetition."""
     check(len(names) <= MAX_PARTIES, f"{len(names)} parties in {what}")
     check(list(names) == sorted(set(names)), f"the parties in {what} are not sorted, or one twice")
     for name in names:
@@ -72,11 +64,7 @@ def check_names(names: Sequence[str], what: str) -> None:
 
 
 def check_classes(classes: Sequence[str], *, empty_allowed: bool = False) -> None:
-    """Check a class list.
-
-    Raises:
-        ProtocolError: if it has fewer than two names, too many or too long ones, an empty or a repeated one.
-    """
+    """Check a class list."""
     if empty_allowed and not classes:
         return
     check(2 <= len(classes) <= MAX_CLASSES, f"a class list of {len(classes)}")
@@ -90,11 +78,7 @@ def check_classes(classes: Sequence[str], *, empty_allowed: bool = False) -> Non
 
 
 def parse(message: Message, body: bytes, what: str, *, limit: int = MAX_MESSAGE) -> None:
-    """Fill ``message`` from bytes of the network.
-
-    Raises:
-        ProtocolError: if they are too many, not such a message, or it has fields that this version has not.
-    """
+    """Fill ``message`` from bytes of the network."""
     check(len(body) <= limit, f"a {what} of {len(body)} bytes, the limit is {limit}")
     try:
         message.ParseFromString(body)

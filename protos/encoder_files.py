@@ -26,11 +26,7 @@ class PackedEncoder(Sequence[bytes]):
     The first piece is the description. The others are slices of the files, one file after the other in the
     description's order, of :data:`~protos.bounds.PIECE_BYTES` but for the last one.
 
-    Args:
-        folder: of the encoder, unchanged as long as this is used.
-
-    Raises:
-        DataError: if there is no description.
+    ``folder``: of the encoder, unchanged as long as this is used.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -77,13 +73,8 @@ class PackedEncoder(Sequence[bytes]):
 def read_first_piece(content: bytes, pieces: int, digest: str) -> Description:
     """Return the description of an encoder: its digest is the announced one, so the rest has known sizes.
 
-    Args:
-        content: of the piece.
-        pieces: how many there are, as the sender says.
-        digest: of the announced encoder, 64 hexadecimal digits.
-
-    Raises:
-        ProtocolError: if it is another one's.
+    ``pieces``: how many there are, as the sender says; ``digest``: of the announced encoder, 64
+    hexadecimal digits.
     """
     try:
         made = Description.from_bytes(content, "the encoder's description")
@@ -96,11 +87,7 @@ def read_first_piece(content: bytes, pieces: int, digest: str) -> Description:
 
 
 def read_encoder(pieces: Sequence[bytes], digest: str) -> tuple[Description, list[bytes]]:
-    """Return an encoder's description, and the content of its files.
-
-    Raises:
-        ProtocolError: if it is not the announced one, or a file is not the described one.
-    """
+    """Return an encoder's description, and the content of its files."""
     description = read_first_piece(pieces[0], len(pieces), digest)
     body, at, contents = memoryview(b"".join(pieces[1:])), 0, []
     size = sum(each.size for each in description.files)

@@ -69,26 +69,15 @@ _SEEN: Final = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What an envelope asks.
+    """What an envelope asks."""
 
-    Attributes:
-        offer: as the last message states it: it has most of the terms.
-        kinds: of its requests, in order; names of fields of ``PartyRequest``.
-        queries: number of queries voted on, in each request.
-    """
-
-    offer: Offer
-    kinds: tuple[str, ...]
-    queries: tuple[int, ...]
+    offer: Offer  # as the last message states it: it has most of the terms
+    kinds: tuple[str, ...]  # of its requests, in order; names of fields of ``PartyRequest``
+    queries: tuple[int, ...]  # number of queries voted on, in each request
 
 
 def read_requests(envelope: Envelope) -> Asked:
-    """Check all requests of an envelope, before any is answered.
-
-    Raises:
-        ProtocolError: if one is malformed, signed by another key than the envelope, or of another
-            campaign; or if the envelope holds replies.
-    """
+    """Check all requests of an envelope, before any is answered."""
     manifest = envelope.manifest
     check(manifest.direction == "for", "an envelope from a party, with replies, not requests")
     kinds, queries, last = [], [], None
@@ -113,13 +102,7 @@ def read_requests(envelope: Envelope) -> Asked:
 def require_for(envelope: Envelope, party: str, pinned: bytes | None) -> None:
     """Check that an envelope is for a party, from the server that it knows.
 
-    Args:
-        envelope: of requests.
-        party: name of it.
-        pinned: the campaign key of its enrolment; None: not enrolled.
-
-    Raises:
-        RefusedError: if it is for another party, of another server, or an answer.
+    ``pinned``: the campaign key of its enrolment; None: not enrolled.
     """
     manifest = envelope.manifest
     if manifest.direction != "for":
@@ -137,11 +120,7 @@ def require_for(envelope: Envelope, party: str, pinned: bytes | None) -> None:
 
 
 def cover_of(envelope: Envelope) -> Iterator[str]:
-    """Yield the lines of an envelope's cover; a line that continues one is indented.
-
-    Raises:
-        ProtocolError: if a message of it is not acceptable.
-    """
+    """Yield the lines of an envelope's cover; a line that continues one is indented."""
     manifest = envelope.manifest
     ours = manifest.direction == "for"
     yield (

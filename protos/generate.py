@@ -15,11 +15,7 @@ _SERVICES = ["protos/pate/v1/student.proto"]
 
 
 def generate(into: Path) -> None:
-    """Write the generated code of all .proto files below ``into``.
-
-    Raises:
-        RuntimeError: if the compiler refuses a file.
-    """
+    """Write the generated code of all .proto files below ``into``."""
     from grpc_tools import protoc
 
     common = ["protoc", f"--proto_path={ROOT}", f"--python_out={into}", f"--pyi_out={into}"]

@@ -78,11 +78,7 @@ def check_batch(batch: vote_pb2.Batch, offer: Offer) -> None:
 
 
 def shown_in(batch: vote_pb2.Batch, classes: int) -> RoundModel | None:
-    """Return the model that a round shows; None in the first one.
-
-    Raises:
-        ProtocolError: if it is none, or of another shape.
-    """
+    """Return the model that a round shows; None in the first one."""
     if not batch.shown:
         return None
     model = RoundModel.from_bytes(batch.shown)
@@ -91,11 +87,7 @@ def shown_in(batch: vote_pb2.Batch, classes: int) -> RoundModel | None:
 
 
 def check_step(request: vote_pb2.PartyRequest, offer: Offer) -> None:
-    """Check one of the five requests of a masked sum.
-
-    Raises:
-        ProtocolError: if a field is out of bounds, or a list repeats a party.
-    """
+    """Check one of the five requests of a masked sum."""
     check(offer.settled is not None, "a masked sum before the roster is complete")
     names, proofs = offer.require_settled().names, offer.announced.vote_proofs
     match request.WhichOneof("body"):
@@ -135,11 +127,7 @@ def keys_request(
 ) -> vote_pb2.AskShares:
     """Return the request for shares: keys of some, and who else announced keys.
 
-    Args:
-        attempt: 16 bytes.
-        keys: of the recipient and all that it masks with, by name.
-        outline: which belongs to them.
-        roster: names, in its order.
+    ``attempt``: 16 bytes; ``keys``: of the recipient and all that it masks with, by name.
     """
     return vote_pb2.AskShares(
         attempt=attempt,
@@ -190,12 +178,7 @@ def check_unmasking(opening: vote_pb2.Opening) -> None:
 def context_of(offer: Offer, asked: vote_pb2.AskKeys | vote_pb2.AskMaskedAhead) -> Context:
     """Return the common context of both sides of a masked sum.
 
-    Args:
-        offer: of the campaign.
-        asked: the request that starts the attempt.
-
-    Raises:
-        ProtocolError: if there can be no such sum.
+    ``asked``: the request that starts the attempt.
     """
     campaign, settled, batch = offer.announced, offer.require_settled(), asked.batch
     proofs = None

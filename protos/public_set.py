@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 
 def pack_public_set(inputs: Inputs) -> bytes:
-    """Return a public set for the wire.
-
-    Raises:
-        DataError: if it is larger than :data:`MAX_PUBLIC_SET`.
-    """
+    """Return a public set for the wire."""
     return b"".join(PackedPublicSet(inputs))
 
 
@@ -38,12 +34,8 @@ class PackedPublicSet(Sequence[bytes]):
     The set is not copied in memory: images are read in place, possibly from a mapped file, and a table is
     written once to an unnamed temporary file.
 
-    Args:
-        inputs: the public set; unchanged as long as this is used.
-        piece: bytes of a slice; the last one may be shorter.
-
-    Raises:
-        DataError: if it is larger than :data:`MAX_PUBLIC_SET`.
+    ``inputs``: the public set; unchanged as long as this is used; ``piece``: bytes of a slice; the
+    last one may be shorter.
     """
 
     def __init__(self, inputs: Inputs, piece: int = PIECE_BYTES) -> None:
@@ -136,11 +128,7 @@ def _column(name: str, column: Column) -> vote_pb2.TableColumn:
 
 
 def read_public_set(body: bytes, *, public_set: bytes, queries: int) -> Inputs:
-    """Return a public set that has the announced hash and size.
-
-    Raises:
-        ProtocolError: if it is malformed or has another hash or size.
-    """
+    """Return a public set that has the announced hash and size."""
     message = vote_pb2.PublicSet()
     parse(message, body, "public set", limit=MAX_PUBLIC_SET)
     try:

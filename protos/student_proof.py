@@ -20,12 +20,7 @@ PROOF_KEY: Final = "pate-proof"
 
 
 def reading_proof(token: str, campaign: bytes) -> str:
-    """Return the proof of a student that reads a campaign's labels and statement.
-
-    Args:
-        token: of the server's home.
-        campaign: id.
-    """
+    """Return the proof of a student that reads a campaign's labels and statement."""
     return _mac(token, b"read", campaign)
 
 

@@ -49,12 +49,7 @@ def packed(text: str) -> bytes:
 def offer_in(key: bytes, content: bytes) -> Offer:
     """Return the campaign that a party was sent.
 
-    Args:
-        key: that signed it, 32 bytes.
-        content: its text, packed.
-
-    Raises:
-        ProtocolError: if it is not the text of one.
+    ``key``: that signed it, 32 bytes.
     """
     return Offer.of_text(key, _unpacked(content))
 
@@ -72,11 +67,7 @@ def _unpacked(content: bytes) -> bytes:
 
 
 class NotSentError(ProtocolError):
-    """A request has the digest of a campaign that was not sent before, or is forgotten.
-
-    Attributes:
-        request: without its campaign.
-    """
+    """A request has the digest of a campaign that was not sent before, or is forgotten."""
 
     def __init__(self, request: vote_pb2.PartyRequest) -> None:
         super().__init__("a request with the digest of a campaign that was not sent before")
@@ -92,13 +83,7 @@ class Campaigns:
     def of(self, key: bytes, request: vote_pb2.PartyRequest) -> Offer:
         """Return the campaign of a request: that in it, checked, or the one of its digest.
 
-        Args:
-            key: of the campaign, which signed the request.
-            request: with one of both.
-
-        Raises:
-            NotSentError: if this campaign was not sent before.
-            ProtocolError: if the request has both or neither, or its campaign is not valid.
+        ``key``: of the campaign, which signed the request.
         """
         if request.campaign:
             check(not request.digest, "a request with a campaign and the digest of one")
@@ -113,8 +98,7 @@ class Campaigns:
     def keep(self, offer: Offer) -> None:
         """Store a campaign in place of an earlier one of its id.
 
-        Args:
-            offer: of a request, compared with the terms that this party accepted.
+        ``offer``: of a request, compared with the terms that this party accepted.
         """
         whose = (offer.key, offer.campaign)
         self._of[whose] = offer
@@ -128,9 +112,6 @@ def bits_of(offer: Offer, rows: int, round_: int = 0) -> int:
 
     With noise the sum exceeds the bound with probability 2^-60; a sum that wrapped would be wrong, but
     equally private.
-
-    Raises:
-        ProtocolError: if no width is sufficient.
     """
     settled, code = offer.require_settled(), code_of(offer.announced.code)
     shares, most = settled.shares(round_), code.bounds(settled.teachers)[1]
@@ -150,11 +131,5 @@ def exact_bits(teachers: int) -> int:
 
     >>> exact_bits(254), exact_bits(1000)
     (8, 16)
-
-    Args:
-        teachers: M.
-
-    Raises:
-        UsageError: if no width is sufficient.
     """
     return ring_bits((teachers + 1) // 2)

@@ -70,14 +70,8 @@ def read_request(
 ) -> tuple[Offer, vote_pb2.PartyRequest]:
     """Return what a request offers, with the key that signed it, and the request, well formed.
 
-    Args:
-        body: a serialised SignedRequest.
-        campaigns: that were accepted before, of which a request may have only the digest. None: there are
-            none.
-
-    Raises:
-        NotSentError: if it has the digest of another one.
-        ProtocolError: if it is malformed, or not signed by the key that it names.
+    ``campaigns``: that were accepted before, of which a request may have only the digest. None:
+    there are none.
     """
     signed = vote_pb2.SignedRequest()
     parse(signed, body, "request", limit=MAX_REQUEST)
@@ -150,14 +144,8 @@ def read_reply(
 ) -> tuple[bytes, vote_pb2.Reply]:
     """Return the identity key (32 bytes) that signed a reply, and the reply.
 
-    Args:
-        body: a serialised SignedReply.
-        campaign: the id that the reply must be for.
-        nonce: of the request that it must answer; another one is a replay.
-        digest: in the request, in place of the campaign: then the party may not know it.
-
-    Raises:
-        ProtocolError: if it is malformed, badly signed, replayed or meant for another campaign.
+    ``nonce``: of the request that it must answer; another one is a replay; ``digest``: in the
+    request, in place of the campaign: then the party may not know it.
     """
     signed = vote_pb2.SignedReply()
     parse(signed, body, "reply")
@@ -179,11 +167,7 @@ def read_reply(
 
 
 def check_description(said: vote_pb2.Description) -> None:
-    """Check a party's description of itself.
-
-    Raises:
-        ProtocolError: if a field is out of bounds.
-    """
+    """Check a party's description of itself."""
     check(1 <= said.teachers <= MAX_TEACHERS, f"a party declares {said.teachers} teachers")
     check_classes(said.classes)
     check(len(said.public_set) in (0, HASH_BYTES), "a public set hash of another length")
@@ -200,11 +184,9 @@ def pack_votes(
 ) -> vote_pb2.VoteMatrix:
     """Return a vote matrix for the wire, in the least width that can represent ``teachers``.
 
-    Args:
-        votes: (queries, classes) int64; every row sums to ``teachers``.
-        teachers: k; of records' votes, the most on a count.
-        batch: hash of the queries.
-        code: of votes whose rows have any sum; None for teachers that vote for a class.
+    ``votes``: (queries, classes) int64; every row sums to ``teachers``; ``teachers``: k; of
+    records' votes, the most on a count; ``code``: of votes whose rows have any sum; None for
+    teachers that vote for a class.
     """
     rows, classes = votes.shape
     if code is None:
@@ -231,11 +213,7 @@ def read_votes(
     batch: bytes,
     code: Code | None = None,
 ) -> Counts:
-    """Return (queries, classes) int64 counts, checked against the request and the party's declaration.
-
-    Raises:
-        ProtocolError: for another batch, shape, number of teachers or length, or a bad row.
-    """
+    """Return (queries, classes) int64 counts, checked against the request and the party's declaration."""
     check(hmac.compare_digest(matrix.batch, batch), "votes are for other queries than were asked")
     check(
         matrix.rows == queries and matrix.classes == classes,

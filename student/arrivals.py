@@ -32,34 +32,21 @@ _SOURCES: Final = {
 
 @dataclass(frozen=True)
 class PublicSet:
-    """The properties in which the student's public set must agree with the campaign's.
+    """The properties in which the student's public set must agree with the campaign's."""
 
-    Attributes:
-        content_hash: 32 bytes.
-        queries: number of inputs.
-        schema: one line, see ``Inputs.schema``.
-    """
-
-    content_hash: bytes
+    content_hash: bytes  # 32 bytes
     queries: int
-    schema: str
+    schema: str  # one line, see ``Inputs.schema``
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """The server's description of a campaign, checked against the student's public set.
+    """The server's description of a campaign, checked against the student's public set."""
 
-    Attributes:
-        announced: what it is; without classes until the server knows all parties.
-        name: for display.
-        phase: one of :data:`PHASES`.
-        expected: a warning for display, if few labels are to be expected; else empty.
-    """
-
-    announced: Announced
+    announced: Announced  # what it is; without classes until the server knows all parties
     name: str
     phase: str
-    expected: str = ""
+    expected: str = ""  # a warning for display, if few labels are to be expected; else empty
 
     @property
     def id(self) -> bytes:
@@ -91,27 +78,16 @@ Event: TypeAlias = LabelRow | RoundEnd | CampaignEnd
 
 
 class EventCheck:
-    """Consistency checks of the sequence of events, across connections.
-
-    Args:
-        queries: size of the public set.
-
-    Attributes:
-        cursor: of the last event, 0 before the first.
-    """
+    """Consistency checks of the sequence of events, across connections."""
 
     def __init__(self, queries: int) -> None:
-        self.cursor = 0
+        self.cursor = 0  # of the last event, 0 before the first
         self._queries = queries
         self._labelled: set[int] = set()
         self._round = 0
 
     def event(self, event: wire.LabelEvent, class_count: Callable[[], int]) -> Event:
-        """Return an event as a value.
-
-        Raises:
-            ProtocolError: if it is inconsistent with earlier events.
-        """
+        """Return an event as a value."""
         if event.cursor <= self.cursor:
             raise ProtocolError(f"event {event.cursor} came after event {self.cursor}")
         kind = event.WhichOneof("body")
@@ -156,12 +132,7 @@ class EventCheck:
 
 
 def checked_campaign(info: wire.CampaignInfo, own: PublicSet) -> Campaign:
-    """Return a campaign as a value.
-
-    Raises:
-        ProtocolError: if it cannot be one.
-        SchemaError: if its public set differs from the student's.
-    """
+    """Return a campaign as a value."""
     announced = announced_in(info.campaign)
     if announced.schema != own.schema:
         raise SchemaError(

@@ -44,29 +44,18 @@ _KINDS: Final = {
 
 @dataclass(frozen=True)
 class Provenance:
-    """The provenance of a student.
+    """The provenance of a student."""
 
-    Attributes:
-        campaign: identity of the campaign, hexadecimal.
-        name: chosen by the coordinator, or "".
-        public_set: content hash of the public set, hexadecimal.
-        queries: size of the public set.
-        from_teachers: labels that are noisy votes, of teachers or of records.
-        reinforced: labels that are the student's own uncontradicted predictions.
-        training: facts about the training (trainer, seed, steps, seconds), plain JSON values.
-        coverage: distribution of the labels over the classes, if computed.
-        learnt_from: released noisy counts in place of labels, in words; "" for labels.
-    """
-
-    campaign: str
+    campaign: str  # identity of the campaign, hexadecimal
     name: str
-    public_set: str
+    public_set: str  # content hash of the public set, hexadecimal
     queries: int
-    from_teachers: int
-    reinforced: int
+    from_teachers: int  # labels that are noisy votes, of teachers or of records
+    reinforced: int  # labels that are the student's own uncontradicted predictions
+    # facts about the training (trainer, seed, steps, seconds), plain JSON values
     training: Mapping[str, object]
-    coverage: Coverage | None = None
-    learnt_from: str = ""
+    coverage: Coverage | None = None  # distribution of the labels over the classes, if computed
+    learnt_from: str = ""  # released noisy counts in place of labels, in words; "" for labels
 
     @property
     def labels(self) -> int:

@@ -435,11 +435,7 @@ def _follow(
 
 
 def _do_without_token(campaign: Campaign, screen: Screen) -> None:
-    """Report what a student without a token cannot do.
-
-    Raises:
-        UsageError: if the campaign waits for predictions, which the server would refuse.
-    """
+    """Report what a student without a token cannot do."""
     if campaign.announced.aggregator == "interactive-gnmax" and campaign.phase != "finished":
         raise UsageError(
             "this campaign waits for the student's predictions, and takes them with the server's "

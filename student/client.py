@@ -112,13 +112,7 @@ class StudentClient:
         self._channel.close()
 
     def campaign(self) -> Campaign:
-        """Fetch the description of the campaign.
-
-        Raises:
-            SchemaError: if it is about another public set, or another campaign than before.
-            ProtocolError: for an invalid field.
-            UnreachableError: if the server does not answer within ``max_wait`` seconds.
-        """
+        """Fetch the description of the campaign."""
         request = wire.GetCampaignRequest()
         info = self._ask(lambda: self._stub.GetCampaign(request, timeout=_CALL_SECONDS))
         campaign = checked_campaign(info, self._public)
@@ -138,11 +132,6 @@ class StudentClient:
 
         Each event is yielded once, whatever happens to the connection; the last is a
         :class:`CampaignEnd`.
-
-        Raises:
-            ProtocolError: if a cursor does not count up, a query is labelled twice, or a number
-                is out of range.
-            SchemaError, UnreachableError: as for :meth:`campaign`.
         """
         check = EventCheck(self._public.queries)
         self.campaign()
@@ -183,12 +172,6 @@ class StudentClient:
 
         ``accuracy`` is that on labelled inputs of the student's own, 0 to 1, for the server's page. Return
         whether the server already had predictions for this round, which then count.
-
-        Raises:
-            DataError: if they have another shape, are not probabilities, or too many for one
-                message; or the accuracy is not in [0, 1].
-            RefusedError: if the server does not expect them, or does not accept the token.
-            UnreachableError: as for :meth:`campaign`.
         """
         shape = (self._public.queries, self._class_count())
         if probabilities.shape != shape or probabilities.dtype != np.float32:
@@ -224,12 +207,7 @@ class StudentClient:
         return bool(receipt.already_had)
 
     def noisy_votes(self) -> NoisyVotes | None:
-        """Return the noisy counts of neighbour votes, None if the campaign has none.
-
-        Raises:
-            ProtocolError: for counts that do not fit the campaign.
-            RefusedError, UnreachableError: as for :meth:`submit`.
-        """
+        """Return the noisy counts of neighbour votes, None if the campaign has none."""
         request = wire.GetNoisyVotesRequest()
         message = self._ask(lambda: self._stub.GetNoisyVotes(request, timeout=_CALL_SECONDS))
         if not message.queries:
@@ -260,12 +238,7 @@ class StudentClient:
         return noisy
 
     def privacy_statement(self) -> str:
-        """Return the text of ``privacy.json``.
-
-        Raises:
-            ProtocolError: if a required field is missing or invalid.
-            RefusedError, UnreachableError: as for :meth:`submit`.
-        """
+        """Return the text of ``privacy.json``."""
         request = wire.GetPrivacyStatementRequest()
         message = self._ask(
             lambda: self._stub.GetPrivacyStatement(
@@ -304,11 +277,7 @@ class StudentClient:
                 return answer
 
     def _judge(self, error: grpc.RpcError, patience: _Patience) -> None:
-        """Wait a moment if repeating the call can help.
-
-        Raises:
-            ProtocolError, RefusedError, UnreachableError: if it cannot.
-        """
+        """Wait a moment if repeating the call can help."""
         code, details = error.code(), readable(error.details() or "")
         too_large = code == grpc.StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details
         if "deserializing" in details or too_large or code == grpc.StatusCode.UNIMPLEMENTED:
@@ -360,11 +329,7 @@ class _Patience:
         self._pause = _FIRST_PAUSE
 
     def lost(self, why: str) -> None:
-        """Wait a moment.
-
-        Raises:
-            UnreachableError: if calls have failed for too long.
-        """
+        """Wait a moment."""
         now = time.monotonic()
         if self._since is None:
             self._since = now

@@ -48,10 +48,6 @@ def check_out(out: Path, *, replace: bool = True) -> None:
     """Refuse, before training, a place where publishing would fail or overwrite other content.
 
     ``replace`` says whether a student that was published there may be replaced.
-
-    Raises:
-        UsageError: if ``out`` has content that is not a published student, or one that may not be replaced.
-        DiskError: if nothing can be written there.
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; name a folder to publish into")
@@ -106,11 +102,6 @@ def publish(
     An earlier published student is replaced. The statement ``privacy`` is copied byte for byte. The
     ``encoder`` of a student of embeddings is to be in ``model.onnx``; ``say`` is called with a line if it is
     not.
-
-    Raises:
-        DataError: if the privacy statement is missing or incomplete.
-        UsageError: if ``out`` has other content.
-        DiskError: if the disk is full or not writable; ``out`` is then unchanged.
     """
     if not privacy.strip():
         raise DataError("a student is not published without its privacy statement")

@@ -32,17 +32,11 @@ OPSET: Final = 17
 
 @dataclass(frozen=True)
 class Written:
-    """An ONNX file that was written.
-
-    Attributes:
-        sha256: of the file, in hexadecimal.
-        inside: the description of the encoder that is in it, or None.
-        alone: of a head without its encoder: why; else "".
-    """
+    """An ONNX file that was written."""
 
     sha256: str
-    inside: Description | None = None
-    alone: str = ""
+    inside: Description | None = None  # the description of the encoder that is in it, or None
+    alone: str = ""  # of a head without its encoder: why; else ""
 
 
 def can_write(student: Student) -> bool:
@@ -61,14 +55,7 @@ def write(student: Student, path: Path, encoder: Path | None = None) -> Written:
     as of :func:`student.onnx_head.head_graph`. Output ``probabilities``: (n, classes) float32, in the order
     of the classes, whose names are in the metadata.
 
-    Args:
-        student: of images or embeddings.
-        path: of the file.
-        encoder: folder of the encoder of a student of embeddings, or None.
-
-    Raises:
-        UsageError: if the student has no such form.
-        SchemaError, DataError: as :func:`student.onnx_head.head_graph`.
+    ``encoder``: folder of the encoder of a student of embeddings, or None.
     """
     if not can_write(student):
         raise UsageError(

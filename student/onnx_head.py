@@ -49,17 +49,12 @@ _UNNAMED: Final = "the encoder's folder was not named: with --encoder DIR the fi
 
 @dataclass(frozen=True, eq=False)
 class HeadGraph:
-    """A head as an ONNX graph.
-
-    Attributes:
-        model: the graph.
-        inside: the description of the encoder that is in it; None for a head alone.
-        alone: why the encoder is not in it; "" if it is.
-    """
+    """A head as an ONNX graph."""
 
     model: onnx.ModelProto
+    # the description of the encoder that is in it; None for a head alone
     inside: Description | None = None
-    alone: str = ""
+    alone: str = ""  # why the encoder is not in it; "" if it is
 
 
 class _DoesNotFitError(Exception):
@@ -79,13 +74,7 @@ def head_graph(student: TableStudent, folder: Path | None) -> HeadGraph:
     but zero. Output: ``probabilities``, (n, classes) float32. The classes and the encoder's digest are in
     the metadata, with the encoder its description, too.
 
-    Args:
-        student: of embeddings, which :func:`has_graph`.
-        folder: of its encoder, or None.
-
-    Raises:
-        SchemaError: if the folder is another encoder's.
-        DataError: as :func:`pate.encoders.encoder.opened_files`.
+    ``student``: of embeddings, which :func:`has_graph`.
     """
     digest = Schema.parse(student.schema).encoder or ""
     alone = _UNNAMED
@@ -183,12 +172,7 @@ def _compare(model: onnx.ModelProto, student: TableStudent, encoder: Encoder) ->
 
 
 class _Tail:
-    """Builder of what comes after an encoder.
-
-    Attributes:
-        nodes: in order.
-        weights: their constants.
-    """
+    """Builder of what comes after an encoder."""
 
     def __init__(self, prefix: str) -> None:
         """Begin; each new name has the prefix."""

@@ -69,11 +69,7 @@ DataPath = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(CommandOptions):
-    """The options of ``pate-student train``; each field is the option of that name.
-
-    Raises:
-        UsageError: for options that exclude each other.
-    """
+    """The options of ``pate-student train``; each field is the option of that name."""
 
     public: Annotated[
         Path,

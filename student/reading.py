@@ -23,11 +23,7 @@ Columns: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def label_file(path: Path) -> LabelSet:
-    """Return the labels in a file.
-
-    Raises:
-        DataError: naming the file, if it cannot be read or is no label file.
-    """
+    """Return the labels in a file."""
     from pate.formats.labels import LabelSet
 
     try:
@@ -64,12 +60,7 @@ def teaches_own_network(options: TrainOptions) -> bool:
 
 
 def public_set(options: TrainOptions, screen: Screen) -> tuple[Inputs, Images | None]:
-    """Return the public set of ``train``, and for an own network its images, of one size.
-
-    Raises:
-        UsageError: if there are no images for an own network.
-        DataError: as :func:`public_inputs`; of images also for several sizes.
-    """
+    """Return the public set of ``train``, and for an own network its images, of one size."""
     from pate.data.embeddings import Embeddings
     from pate.data.values import Images
     from pate.encoders.encoder import Encoder
@@ -148,9 +139,6 @@ def labelled_data(
 
     ``label`` is the column of the class, or of the number: several labels have columns of their names.
     Intervals count the patients of a column, if it is given. Errors: :func:`pate.data.read.read_dataset`.
-
-    Raises:
-        UsageError: for options that do not go with it.
     """
     from pate.data.odd import Odd
     from pate.data.read import read_dataset
@@ -200,13 +188,9 @@ def labelled_data(
 def token_for(given: Path | None, host: str) -> str | None:
     """Return the token for a server, None if there is none.
 
-    Args:
-        given: a named file, None to search for it.
-        host: of the server. The user's state directory is searched only for a server on this
-            machine: its token belongs to this user's local server and no other.
-
-    Raises:
-        StateError: if the named file cannot be read, or a found one is damaged.
+    ``given``: a named file, None to search for it; ``host``: of the server. The user's state
+    directory is searched only for a server on this machine: its token belongs to this user's local
+    server and no other.
     """
     from pate.runtime.child import is_loopback
     from pate.runtime.home import STUDENT_TOKEN, default_home, read_token

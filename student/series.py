@@ -35,11 +35,6 @@ def together(labels: Sequence[LabelSet], half_life: float | None = None) -> Labe
 
     It is the only one, or the newest with the noisy counts and labels of all, and the statement of the most
     expensive one. Votes count half after ``half_life`` campaigns; None: all count alike.
-
-    Raises:
-        UsageError: for a half-life that is not above 0, or without a second campaign.
-        DataError: if they are not different campaigns of one series, over one public set, whose
-            costs can be compared.
     """
     if half_life is not None and (len(labels) < 2 or not 0 < half_life < math.inf):
         raise UsageError(

@@ -44,16 +44,10 @@ NO_LABELS: Final = (
 
 @dataclass(frozen=True)
 class Published:
-    """The result of a session.
-
-    Attributes:
-        files: names in the folder.
-        evaluation: on labelled public data, if there was any.
-        seconds: of the last training.
-    """
+    """The result of a session."""
 
     files: tuple[str, ...]
-    evaluation: AnyEvaluation | None
+    evaluation: AnyEvaluation | None  # on labelled public data, if there was any
     seconds: float
 
 
@@ -175,12 +169,7 @@ def lesson(
 
 
 def check_labels(labels: LabelSet, public: Inputs) -> None:
-    """Refuse labels of another public set.
-
-    Raises:
-        SchemaError: if the hash or the size differs.
-        DataError: if there are no labels.
-    """
+    """Refuse labels of another public set."""
     own = identify(public)
     if (labels.public_set, labels.queries) != (own.content_hash, own.queries):
         raise SchemaError(
@@ -193,11 +182,7 @@ def check_labels(labels: LabelSet, public: Inputs) -> None:
 
 
 def teachers_of(labels: LabelSet) -> int:
-    """Return how many teachers voted in one release; 0 for any other votes.
-
-    Raises:
-        DataError: if the statement does not say.
-    """
+    """Return how many teachers voted in one release; 0 for any other votes."""
     if labels.noisy is None or not code_of(labels.noisy.code).of_teachers:
         return 0
     teachers = checked_statement(labels.privacy).get("teachers")

@@ -63,9 +63,6 @@ def save(student: Student, folder: Path, *, training: Mapping[str, object] | Non
     """Write weights and ``model.json`` into an existing folder; return the latter's content.
 
     ``training`` has facts about the student's training, plain JSON values.
-
-    Raises:
-        DataError: if a plugin stores forbidden files, or a model is too large to be read.
     """
     if student.kind not in MODELS:
         stored = check_files(student.kind, plugged(student.kind).store(student))
@@ -89,11 +86,7 @@ def save(student: Student, folder: Path, *, training: Mapping[str, object] | Non
 
 
 def load(folder: Path) -> Student:
-    """Return the student that :func:`save` wrote; image students are on the CPU.
-
-    Raises:
-        DataError: if a file is missing, changed, or has forbidden content.
-    """
+    """Return the student that :func:`save` wrote; image students are on the CPU."""
     found = read_description(folder)
     if found.kind in IMAGE_MODELS:
         return _load_images(folder, found)
@@ -106,23 +99,13 @@ def load(folder: Path) -> Student:
 
 @dataclass(frozen=True)
 class Described:
-    """The common part of ``model.json``.
-
-    Attributes:
-        kind: of the student.
-        classes: their names.
-        schema: the line that describes its inputs.
-        files: SHA-256 of each file, hex, by name.
-        more: all other fields, by name; not checked.
-
-    Raises:
-        DataError: for fewer than two classes, or one twice.
-    """
+    """The common part of ``model.json``."""
 
     kind: str
     classes: tuple[str, ...]
     schema: str
     files: Mapping[str, str]
+    # all other fields, by name; not checked
     more: Fields = field(default_factory=dict, metadata=in_text(absent=True))
 
     def __post_init__(self) -> None:
@@ -131,11 +114,7 @@ class Described:
 
 
 def read_description(folder: Path) -> Described:
-    """Return the content of ``model.json``, with its common part checked.
-
-    Raises:
-        DataError: if it is missing or not the description of a student.
-    """
+    """Return the content of ``model.json``, with its common part checked."""
     path = folder / DESCRIPTION
     try:
         content = path.read_bytes()

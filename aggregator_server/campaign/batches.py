@@ -29,10 +29,6 @@ def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
 
     A batch whose unmasking has begun is asked for again unchanged. Neighbour votes, and votes for
     several labels, are one matrix; in rounds one for each.
-
-    Args:
-        state: of the campaign, with its roster.
-        most: counts of one batch.
     """
     gap = next(iter(state.missing_votes), None)
     if gap is None or state.spec.one_release:
@@ -45,11 +41,7 @@ def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
 def batch_at(state: CampaignState, inputs: Inputs, places: range, shown: bytes = b"") -> Batch:
     """Return the batch of the queries at ``places`` of this public set.
 
-    Args:
-        state: of the campaign, with its roster.
-        inputs: the public set.
-        places: of one round.
-        shown: bytes of the model of a round in which records vote.
+    ``shown``: bytes of the model of a round in which records vote.
     """
     rows = state.voted.at(places)
     hashes = inputs.take(rows).row_hashes()
@@ -63,14 +55,6 @@ def check_apart(state: CampaignState, inputs: Inputs, most: int = BATCH_COUNTS) 
     """Check before the first batch that no query is in two, if votes contain the parties' noise.
 
     Two noisy sums of the same votes are less private than one, so no party unmasks a second.
-
-    Args:
-        state: of the campaign, with its roster.
-        inputs: the public set.
-        most: counts of one batch.
-
-    Raises:
-        UsageError: if one is.
     """
     if not state.spec.sums.distributed or state.spec.one_release or state.openings:
         return

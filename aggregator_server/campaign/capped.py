@@ -44,8 +44,7 @@ LOOK: Final = 2**17
 class CappedRelease:
     """Labels are released as they are answered, under a data-independent cap.
 
-    Args:
-        bar: shows the progress of a round, in queries.
+    ``bar``: shows the progress of a round, in queries.
     """
 
     def __init__(self, bar: Bar = lambda _: nullcontext(_show_nothing)) -> None:
@@ -105,12 +104,7 @@ def _ask(
 
 
 def _predictions(ledger: Ledger, state: CampaignState) -> Probabilities | None:
-    """Return the student's predictions for the current round, (queries, classes) float32.
-
-    Raises:
-        UsageError: if the mechanism needs them, but there are none.
-        LedgerError: if they are of another shape.
-    """
+    """Return the student's predictions for the current round, (queries, classes) float32."""
     mechanism, found = state.mechanism(state.round), ledger.predictions(state.round)
     if mechanism.interactive and found is None:
         raise UsageError(

@@ -74,24 +74,13 @@ class GatedRelease:
 
 
 def bound_of(mechanism: Mechanism, order: float, tables: Tables) -> Bound:
-    """Return the data-dependent bound function of a gate, at its order. It reads no votes.
-
-    Raises:
-        StateError: for a mechanism without one.
-    """
+    """Return the data-dependent bound function of a gate, at its order. It reads no votes."""
     setting, neighbours = _setting(mechanism)
     return sharp_bound(setting, neighbours, np.array([order]), tables)
 
 
 def batch_of(rows: Counts, mechanism: Mechanism, order: float, bound: Bound) -> Batch:
-    """Return the gate's input from (queries, classes) votes. Secret.
-
-    Args:
-        rows: votes of the whole batch.
-        mechanism: that answers it.
-        order: of the gate.
-        bound: of :func:`bound_of`.
-    """
+    """Return the gate's input from (queries, classes) votes. Secret."""
     setting, neighbours = _setting(mechanism)
     return Batch.of(
         rows,
@@ -108,12 +97,8 @@ def labels_behind(
 ) -> list[int | None] | None:
     """Return the labels of a batch, or None if the gate stays closed. Call once, after the charge.
 
-    Args:
-        gate: fixed before the votes were read.
-        batch: of :func:`batch_of`, of the same rows.
-        rows: (queries, classes) int64, votes.
-        mechanism: that answers them.
-        noise: source of the noise of gate and labels.
+    ``gate``: fixed before the votes were read; ``batch``: of :func:`batch_of`, of the same rows;
+    ``rows``: (queries, classes) int64, votes; ``noise``: source of the noise of gate and labels.
     """
     if not gate.decide(batch, noise):
         return None

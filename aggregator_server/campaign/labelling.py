@@ -20,23 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoundSummary:
-    """The result of a round, over all processes that worked on it.
-
-    Attributes:
-        round: from 1.
-        asked: number of queries answered in it.
-        labels: number of those with a label.
-        reinforced: number of labels that are the student's own predictions.
-        exhausted: whether the budget or ``max_queries`` ended the round early.
-        remark: a line for the server's screen, "" for none.
-    """
+    """The result of a round, over all processes that worked on it."""
 
     round: int
     asked: int
     labels: int
-    reinforced: int
-    exhausted: bool
-    remark: str = ""
+    reinforced: int  # number of labels that are the student's own predictions
+    exhausted: bool  # whether the budget or ``max_queries`` ended the round early
+    remark: str = ""  # a line for the server's screen, "" for none
 
 
 class Release(Protocol):
@@ -47,26 +38,12 @@ class Release(Protocol):
 
         An interrupted round continues, or is over, depending on the way of release.
 
-        Args:
-            ledger: of the campaign.
-            noise: source of noise; unused if the votes contain the parties' noise.
-
-        Raises:
-            UsageError: if the noise source is not for production, or predictions are missing.
-            StateError: if the ledger is in another phase, or the campaign releases in another way.
-            LedgerError: if votes are missing.
-            DiskError: if the disk is full; the last charge is then wasted.
+        ``noise``: source of noise; unused if the votes contain the parties' noise.
         """
 
 
 def begin_round(ledger: Ledger, noise: Noise) -> CampaignState:
-    """Return the state of a campaign whose current round may be answered.
-
-    Raises:
-        UsageError: if the noise source is not for production.
-        StateError: if the ledger is in another phase.
-        LedgerError: if the mechanism and the campaign differ on who adds the noise.
-    """
+    """Return the state of a campaign whose current round may be answered."""
     require_production(noise)
     state = ledger.state()
     if state.phase not in ("voting", "labelling") or state.rounds_over:

@@ -70,12 +70,7 @@ class NeighbourRelease:
 
 
 class Models:
-    """Makes the models of one campaign.
-
-    Args:
-        public: its public set.
-        ledger: its open ledger.
-    """
+    """Makes the models of one campaign."""
 
     def __init__(self, public: Inputs, ledger: Ledger) -> None:
         self._public = public

@@ -18,12 +18,7 @@ _SUM_TOLERANCE: Final = 1e-3
 
 
 def checked_predictions(message: student_pb2.Predictions, state: CampaignState) -> Probabilities:
-    """Return the probabilities of a message: (queries, classes) float32.
-
-    Raises:
-        UsageError: for another shape, or rows that are not distributions. The text describes the
-            student's own message and may be sent back.
-    """
+    """Return the probabilities of a message: (queries, classes) float32."""
     rows, classes = state.spec.queries, len(state.classes)
     if (message.rows, message.classes) != (rows, classes):
         raise UsageError(
@@ -45,11 +40,7 @@ def checked_predictions(message: student_pb2.Predictions, state: CampaignState) 
 
 
 def checked_accuracy(message: student_pb2.Predictions) -> float | None:
-    """Return the student's stated accuracy, from 0 to 1, or None.
-
-    Raises:
-        UsageError: for a value outside [0, 1]. The text may be sent back.
-    """
+    """Return the student's stated accuracy, from 0 to 1, or None."""
     if not message.HasField("accuracy"):
         return None
     if not 0 <= message.accuracy <= 1:  # NaN fails here, too

@@ -37,14 +37,7 @@ def require_reachable(state: CampaignState) -> str | None:
     is sub-Gaussian, P[X >= d] <= exp(-d^2 / (2 sigma^2)), also the discrete one (Canonne et al.
     2020), which bounds the probability that this happens for any query.
 
-    Args:
-        state: with a complete roster.
-
-    Returns:
-        A warning if only noise can reach it, but is likely to; None if votes can.
-
-    Raises:
-        UsageError: if no label is possible.
+    Returns a warning if only noise can reach it, but is likely to; None if votes can.
     """
     mechanism, spec, sigma = state.mechanism(1), state.spec, 0.0
     parties, classes = len(state.roster), len(state.classes)

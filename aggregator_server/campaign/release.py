@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 
 def release_of(spec: CampaignSpec, bar: Bar) -> Release:
-    """Return a campaign's way of releasing labels.
-
-    Args:
-        spec: of the campaign.
-        bar: shows the progress of a long round.
-    """
+    """Return a campaign's way of releasing labels."""
     if spec.one_release:
         return NeighbourRelease()
     if spec.gate is None:

@@ -69,18 +69,7 @@ def exchange_of(
 
 
 class Campaign:
-    """Runs one campaign.
-
-    Args:
-        ledger: of the campaign, open.
-        inputs: the campaign's public set.
-        sums: of the votes of its parties.
-        noise: source of noise.
-        screen: for lines and progress.
-        await_predictions: called with a round; returns when the student's predictions for it are in
-            the ledger. Meanwhile it may look who is there.
-        guess: of the coordinator, for what to expect.
-    """
+    """Runs one campaign."""
 
     def __init__(
         self,
@@ -90,8 +79,10 @@ class Campaign:
         *,
         noise: Noise,
         screen: Screen,
+        # called with a round; returns when the student's predictions for it are in the ledger.
+        # Meanwhile it may look who is there
         await_predictions: Callable[[int], object],
-        guess: Guess = NO_GUESS,
+        guess: Guess = NO_GUESS,  # of the coordinator, for what to expect
     ) -> None:
         self._guess = guess
         self._sums = sums
@@ -104,13 +95,7 @@ class Campaign:
         self._models = Models(inputs, ledger)
 
     def run(self) -> None:
-        """Do the missing steps until the campaign is finished.
-
-        Raises:
-            QuorumError: if too few parties are left.
-            UsageError: if no votes can reach the threshold.
-            BudgetError: if the budget does not cover a single query.
-        """
+        """Do the missing steps until the campaign is finished."""
         state = self._ledger.state()
         if state.phase == "gathering":
             self._gather()
@@ -140,9 +125,6 @@ class Campaign:
         """Refuse, or warn about, a threshold above all votes, before anything is asked or charged.
 
         If it is refused, the parties are notified: they would wait for a request that never comes.
-
-        Raises:
-            UsageError: if no label is possible.
         """
         state = self._ledger.state()
         if state.batches or state.rounds_over:
@@ -158,8 +140,7 @@ class Campaign:
     def farewell(self, cause: str = "") -> None:
         """Notify the parties of the campaign's end and its guarantee towards the public.
 
-        Args:
-            cause: of an end before any votes, a key of :data:`pate.campaign.choices.EARLY_ENDS`.
+        ``cause``: of an end before any votes, a key of :data:`pate.campaign.choices.EARLY_ENDS`.
         """
         state = self._ledger.state()
         voted = {name for batch in state.batches for name in batch.responders}

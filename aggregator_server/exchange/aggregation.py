@@ -69,32 +69,20 @@ STEPS: Final = {
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of the public set that are voted on together.
+    """Rows of the public set that are voted on together."""
 
-    Attributes:
-        rows: indices into the public set, each once.
-        digest: SHA-256 over the hashes of these queries, in this order, 32 bytes.
-        round: in which records vote on them, from 1; 0 where they do not vote in rounds.
-        shown: bytes of the model that the round shows.
-    """
-
-    rows: tuple[int, ...]
-    digest: bytes
-    round: int = 0
-    shown: bytes = b""
+    rows: tuple[int, ...]  # indices into the public set, each once
+    digest: bytes  # SHA-256 over the hashes of these queries, in this order, 32 bytes
+    round: int = 0  # in which records vote on them, from 1; 0 where they do not vote in rounds
+    shown: bytes = b""  # bytes of the model that the round shows
 
 
 @dataclass(frozen=True)
 class Sum:
-    """The votes of one batch, summed.
+    """The votes of one batch, summed."""
 
-    Attributes:
-        total: the sum, including the parties' noise if they add any.
-        responders: names of the parties in it, in the order of the roster.
-    """
-
-    total: Total
-    responders: tuple[str, ...]
+    total: Total  # the sum, including the parties' noise if they add any
+    responders: tuple[str, ...]  # names of the parties in it, in the order of the roster
 
 
 class Steps(Protocol):
@@ -206,26 +194,16 @@ Masking = TypeVar("Masking", bound=SumServer)
 
 
 class MaskedSteps(ABC, Generic[Opens, Masking]):
-    """What all masked sums have in common, whether their keys come first or ahead.
-
-    Args:
-        campaign: with its terms.
-        roster: of it.
-        opens: the request that fixes the attempt and its batch.
-        masking: the server's side of it.
-        before_opening: called with the names of the parties in the sum, in the order of the roster,
-            once they are fixed and before any party can unmask it. If it raises none is asked to.
-
-    Attributes:
-        attempt: 16 random bytes that bind all messages of these steps.
-    """
+    """What all masked sums have in common, whether their keys come first or ahead."""
 
     def __init__(
         self,
         campaign: Offer,
         roster: Sequence[RosterParty],
-        opens: Opens,
+        opens: Opens,  # the request that fixes the attempt and its batch
         masking: Masking,
+        # called with the names of the parties in the sum, in the order of the roster, once they are
+        # fixed and before any party can unmask it. If it raises none is asked to
         before_opening: Callable[[tuple[str, ...]], None],
     ) -> None:
         self._campaign = campaign
@@ -233,7 +211,7 @@ class MaskedSteps(ABC, Generic[Opens, Masking]):
         self._opens: Opens = opens
         self._masking = masking
         self._before_opening = before_opening
-        self.attempt = opens.attempt
+        self.attempt = opens.attempt  # 16 random bytes that bind all messages of these steps
 
     @property
     @abstractmethod
@@ -276,16 +254,7 @@ class MaskedSteps(ABC, Generic[Opens, Masking]):
 
 
 class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
-    """Five steps, six with proofs of votes, which reveal only the sum.
-
-    Args:
-        campaign: with its terms.
-        roster: of it.
-        batch: to be voted on.
-        only: names of the parties that may be in the sum, in the order of the roster; None: all.
-        all_needed: whether all of these must be: parties unmask it only with them.
-        before_opening: see :class:`MaskedSteps`.
-    """
+    """Five steps, six with proofs of votes, which reveal only the sum."""
 
     def __init__(
         self,
@@ -293,8 +262,9 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
         roster: Sequence[RosterParty],
         batch: Batch,
         *,
+        # names of the parties that may be in the sum, in the order of the roster; None: all
         only: tuple[str, ...] | None = None,
-        all_needed: bool = True,
+        all_needed: bool = True,  # whether all of these must be: parties unmask it only with them
         before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
     ) -> None:
         self._only = only
@@ -383,24 +353,12 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
 
 def checked_sum(
     campaign: Offer,
-    teachers: Mapping[str, int],
-    residues: Counts,
+    teachers: Mapping[str, int],  # of each party in the sum, by name, in the order of the roster
+    residues: Counts,  # (rows, classes) int64 in [0, 2^bits)
     bits: int,
-    round_: int,
+    round_: int,  # in which records voted; 0 where they do not vote in rounds
 ) -> Sum:
-    """Return a masked sum that was unmasked, if its rows can be votes.
-
-    Args:
-        campaign: with its terms.
-        teachers: of each party in the sum, by name, in the order of the roster.
-        residues: (rows, classes) int64 in [0, 2^bits).
-        bits: width of the ring.
-        round_: in which records voted; 0 where they do not vote in rounds.
-
-    Raises:
-        ProtocolError: if its rows cannot be votes of these teachers. Some party sent invalid votes,
-            and the masks hide which.
-    """
+    """Return a masked sum that was unmasked, if its rows can be votes."""
     responders, most = tuple(teachers), sum(teachers.values())
     shares = campaign.require_settled().shares(round_)
     loose, code = campaign.announced.one_release, code_of(campaign.announced.code)

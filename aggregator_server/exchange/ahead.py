@@ -40,19 +40,10 @@ _STATE: Final = "aggregation ahead"
 
 def bundle_roster(
     campaign: Offer,
-    sealing: Mapping[bytes, vote_pb2.SealingKey],
+    sealing: Mapping[bytes, vote_pb2.SealingKey],  # the parties' sealing keys, by identity
     names: Mapping[str, bytes],
 ) -> BundleRoster:
-    """Return the roster that bundles are made for.
-
-    Args:
-        campaign: with its threshold and colluders.
-        sealing: the parties' sealing keys, by identity.
-        names: identity of each party, by name.
-
-    Raises:
-        ProtocolError: if a party gave none, or they do not fit together; names the party.
-    """
+    """Return the roster that bundles are made for."""
     for name, identity in names.items():
         if identity not in sealing:
             raise ProtocolError(f"{name} gave no sealing key: it makes no bundles")
@@ -69,28 +60,18 @@ def bundle_roster(
 
 
 class BundleSteps:
-    """One step: every party sends a bundle of a number, and those of later sums. A party may be missing.
-
-    Args:
-        sealed: the roster that the bundles are made for.
-        number: of the bundle.
-        least: number of parties that the sum needs.
-        block: bundles that are asked for together; the same request asks for each of them.
-        only: names of the parties that may be in it; None: all.
-
-    Attributes:
-        bundles: of the parties that answered, by name.
-    """
+    """One step: every party sends a bundle of a number, and those of later sums. A party may be missing."""
 
     first: ClassVar[bool] = True
     needed: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
-        sealed: BundleRoster,
+        sealed: BundleRoster,  # the roster that the bundles are made for
         number: int,
-        least: int,
-        only: Sequence[str] | None = None,
+        least: int,  # number of parties that the sum needs
+        only: Sequence[str] | None = None,  # names of the parties that may be in it; None: all
+        # bundles that are asked for together; the same request asks for each of them
         block: range | None = None,
     ) -> None:
         block = range(number, number + 1) if block is None else block
@@ -99,7 +80,7 @@ class BundleSteps:
         roster = frozenset(each.member.name for each in sealed.parties)
         self._roster = roster if only is None else roster & frozenset(only)
         self._least = least
-        self.bundles: dict[str, vote_pb2.Bundle] = {}
+        self.bundles: dict[str, vote_pb2.Bundle] = {}  # of the parties that answered, by name
         self.step = "ask_bundles"
 
     @property
@@ -166,32 +147,20 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
         roster: Sequence[RosterParty],
         batch: Batch,
         *,
-        sealed: BundleRoster,
+        sealed: BundleRoster,  # the roster that the bundles are made for
+        # an unused one of each party that takes part, by name, with its boxes
         bundles: Mapping[str, vote_pb2.Bundle],
+        # whether all of these must be in the sum: an earlier one of the campaign was unmasked with
+        # them, and parties unmask no other
         all_needed: bool = False,
+        # called with the whole state after each change of it, before anything that follows from it
+        # can be sent. If it raises nothing is
         save: Callable[[bytes], None] = lambda _: None,
+        # called with the names of the parties in the sum, in the order of the roster, once they are
+        # fixed and before any party is sent their list. If it raises none is
         before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
     ) -> AheadAggregation:
-        """Begin a sum. Its bundles are spent from here on, whatever becomes of it.
-
-        Args:
-            campaign: with its terms.
-            roster: of it.
-            batch: to be voted on.
-            sealed: the roster that the bundles are made for.
-            bundles: an unused one of each party that takes part, by name, with its boxes.
-            all_needed: whether all of these must be in the sum: an earlier one of the campaign was
-                unmasked with them, and parties unmask no other.
-            save: called with the whole state after each change of it, before anything that follows
-                from it can be sent. If it raises nothing is.
-            before_opening: called with the names of the parties in the sum, in the order of the
-                roster, once they are fixed and before any party is sent their list. If it raises
-                none is.
-
-        Raises:
-            ProtocolError, QuorumError: if there can be no such round; names a party whose bundle is
-                bad.
-        """
+        """Begin a sum. Its bundles are spent from here on, whatever becomes of it."""
         asked = vote_pb2.AskMaskedAhead(
             attempt=wire.new_id(),
             batch=batch_to_wire(batch),
@@ -289,9 +258,6 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
 
         ``before_opening`` is called again if the survivors are fixed: the process may have been
         killed before it was.
-
-        Raises:
-            StateError: if it is damaged, or of a campaign with other terms.
         """
         sealed, stored, state, all_needed, *rest = decode(_STATE, raw)
         asked = vote_pb2.AskMaskedAhead.FromString(stored)

@@ -34,62 +34,48 @@ _MOST_REFUSED: Final = 64
 
 @dataclass(frozen=True)
 class Keyring:
-    """The keys of a campaign.
-
-    Attributes:
-        own: signs every request.
-        enrolled: returns the identity keys (32 bytes) by name, of the allowed parties; None: any party.
-            Called each time a party describes itself.
-    """
+    """The keys of a campaign."""
 
     own: Ed25519PrivateKey
+    # returns the identity keys (32 bytes) by name, of the allowed parties; None: any party. Called
+    # each time a party describes itself
     enrolled: Callable[[], Mapping[str, bytes]] | None = None
 
 
 @dataclass(frozen=True)
 class DescribedParty(RosterParty):
-    """A party's description of itself.
+    """A party's description of itself."""
 
-    Attributes:
-        classes: the class list of its data, possibly a part of the campaign's.
-    """
-
-    classes: tuple[str, ...]
+    classes: tuple[str, ...]  # the class list of its data, possibly a part of the campaign's
 
 
 class Attendance:
-    """The parties that have described themselves.
-
-    Attributes:
-        awaited: parties that the campaign waits for.
-        described: nodes that were asked for a description.
-        known: every party that ever described itself, by name.
-        node_of: the node of each connected party.
-        preparing: names of the parties that accepted the terms and have not described themselves yet: they
-            read their records and train, by node.
-        unwilling: names of the parties that refused to join, until they return.
-        visits: how often each party was met, by name: a returning party is a new process.
-        has_public_set: names of the parties that have the campaign's public set.
-        roster: the only parties to communicate with, by name; None while it is open.
-        out: parties that refused, or failed too often: not waited for unless they return.
-        refused: those of them that refused permanently, by their policy or their ledger.
-    """
+    """The parties that have described themselves."""
 
     def __init__(self, campaign: Announced, keys: Keyring, say: Callable[[str], None]) -> None:
         self._campaign = campaign
         self._enrolled = keys.enrolled
         self._say = say
         self._failures: Counter[str] = Counter()
-        self.awaited = 0
-        self.described: set[int] = set()
+        self.awaited = 0  # parties that the campaign waits for
+        self.described: set[int] = set()  # nodes that were asked for a description
+        # every party that ever described itself, by name
         self.known: dict[str, DescribedParty] = {}
         self.node_of: dict[str, int] = {}
+        # names of the parties that accepted the terms and have not described themselves yet: they
+        # read their records and train, by node
         self.preparing: dict[int, str] = {}
+        # names of the parties that refused to join, until they return
         self.unwilling: dict[str, None] = {}  # the oldest first
+        # how often each party was met, by name: a returning party is a new process
         self.visits: Counter[str] = Counter()
+        # names of the parties that have the campaign's public set
         self.has_public_set: set[str] = set()
+        # the only parties to communicate with, by name; None while it is open
         self.roster: dict[str, RosterParty] | None = None
+        # parties that refused, or failed too often: not waited for unless they return
         self.out: set[str] = set()
+        # those of them that refused permanently, by their policy or their ledger
         self.refused: set[str] = set()
 
     def fix_roster(self, roster: Sequence[RosterParty]) -> None:
@@ -130,11 +116,7 @@ class Attendance:
         return self.node_of.pop(party.name)
 
     def meet(self, node: int, identity: bytes, reply: vote_pb2.Reply) -> DescribedParty | None:
-        """Return the party at a node from now on, by the description that it sent; None: it is not asked.
-
-        Raises:
-            ProtocolError: if it cannot be, or may not be, the party that it claims to be.
-        """
+        """Return the party at a node from now on, by the description that it sent; None: it is not asked."""
         said = reply.description
         wire.check_description(said)
         party = DescribedParty(
@@ -155,9 +137,6 @@ class Attendance:
         """Return whether a party is enrolled, and on the roster if there is one.
 
         It is asked again if the list of enrolled parties cannot be read now.
-
-        Raises:
-            ProtocolError: if it is not enrolled.
         """
         if self._enrolled is not None:
             try:

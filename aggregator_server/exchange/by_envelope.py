@@ -38,12 +38,7 @@ class ByEnvelope:
     days: float | None = None  # how long an envelope may be answered; None: no end
 
     def names(self, spec: CampaignSpec) -> tuple[str, ...]:
-        """Return the names of the parties by envelope in a campaign.
-
-        Raises:
-            UsageError: if they are not known, or not of the campaign, or its votes cannot be summed
-                by envelope.
-        """
+        """Return the names of the parties by envelope in a campaign."""
         if spec.vote_proofs:
             raise UsageError(
                 "proofs of votes need a connection: leave out --vote-proofs, or --envelopes"

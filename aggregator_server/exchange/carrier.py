@@ -28,19 +28,12 @@ RAISED: Final = "raised"
 
 @dataclass(frozen=True)
 class Arrival:
-    """What became of one request.
-
-    Attributes:
-        node: the recipient.
-        digest: SHA-256 of the request.
-        body: the reply, or None.
-        failure: why there is no reply, or None: one of the constants above.
-    """
+    """What became of one request."""
 
     node: int
     digest: bytes
     body: bytes | None
-    failure: str | None
+    failure: str | None  # why there is no reply, or None: one of the constants above
 
     def __post_init__(self) -> None:
         if (self.body is None) == (self.failure is None):

@@ -16,9 +16,7 @@ _PIECES_EACH: Final = 32
 class Distribution:
     """Sends the public set, or an encoder, to parties without a copy, a few pieces at a time.
 
-    Args:
-        pieces: makes what is sent, in slices; called once, if a party lacks it.
-        encoder: whether it is an encoder.
+    ``pieces``: makes what is sent, in slices; called once, if a party lacks it.
     """
 
     def __init__(self, pieces: Callable[[], Sequence[bytes]], *, encoder: bool = False) -> None:

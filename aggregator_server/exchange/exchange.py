@@ -47,45 +47,30 @@ _RETURN_S: Final = 75.0
 
 @dataclass(frozen=True)
 class Quorum:
-    """How many parties a sum needs, and how long it waits for the others.
-
-    Attributes:
-        least: number of parties.
-        patience: seconds to wait for the last ones once enough have answered.
-        ends: whether the wait is over if too few parties are left after ``patience``: what was released
-            before is of use without this sum.
-    """
+    """How many parties a sum needs, and how long it waits for the others."""
 
     least: int
-    patience: float
+    patience: float  # seconds to wait for the last ones once enough have answered
+    # whether the wait is over if too few parties are left after ``patience``: what was released
+    # before is of use without this sum
     ends: bool = False
 
 
 class Exchange:
-    """Finds and identifies the parties, and collects their votes.
-
-    Args:
-        carrier: to all parties.
-        campaign: sent to parties; its roster is settled once it is known.
-        keys: of the campaign.
-        public_set: for parties without a copy.
-        screen: for lines and progress.
-        encoder: of the public set, likewise; None: it is not sent.
-        show: called with the current presence and open request after every look; None: nothing is.
-        clock: seconds, monotonic.
-    """
+    """Finds and identifies the parties, and collects their votes."""
 
     def __init__(
         self,
         carrier: Carrier,
-        campaign: Offer,
+        campaign: Offer,  # sent to parties; its roster is settled once it is known
         keys: Keyring,
         public_set: Distribution,
         screen: Screen,
         *,
-        encoder: Distribution | None = None,
+        encoder: Distribution | None = None,  # of the public set, likewise; None: it is not sent
+        # called with the current presence and open request after every look; None: nothing is
         show: Callable[[Presence], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,  # seconds, monotonic
     ) -> None:
         self.carrier = carrier
         self.campaign = campaign
@@ -202,10 +187,6 @@ class Exchange:
         long: after a restart its secrets are lost. The first step waits for a reconnecting party for as long
         again, and no longer. A party whose disk is full has stopped, and is treated like a killed one.
         Nobody by envelope is late until a date, or a person, closes the step.
-
-        Raises:
-            QuorumError: if too many refused or failed for a quorum, or a needed party did.
-            ProtocolError: if the sum cannot be that of the parties' votes.
         """
         self.go_through(aggregation, quorum)
         return aggregation.result()

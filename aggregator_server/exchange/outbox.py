@@ -170,11 +170,7 @@ class Outbox:
         return [*found.values(), *received]
 
     def read(self, request: Request, body: bytes) -> tuple[bytes, vote_pb2.Reply]:
-        """Return the identity key (32 bytes) that signed a reply, and the reply to this request.
-
-        Raises:
-            ProtocolError: if it is not one.
-        """
+        """Return the identity key (32 bytes) that signed a reply, and the reply to this request."""
         return wire.read_reply(body, campaign=self._id, nonce=request.nonce, digest=request.digest)
 
     def learns(self, request: Request, reply: vote_pb2.Reply) -> None:

@@ -72,31 +72,21 @@ _LAST: Final = "number = (SELECT max(number) FROM envelopes o WHERE o.party = e.
 
 
 class Store:
-    """The requests, replies and envelopes of one campaign.
-
-    Args:
-        path: of the file.
-        parties: names of those that take part by envelope.
-        nonce_key: of this campaign: the nonce of a request is a keyed hash of its bytes.
-        days: how long an envelope may be answered; None: no end.
-        clock: UTC.
-        read_only: for reading, also while a server runs.
-
-    Attributes:
-        names: of the parties, by node; a node is below 0, so that it is none of Flower's.
-    """
+    """The requests, replies and envelopes of one campaign."""
 
     def __init__(
         self,
         path: Path,
-        parties: Sequence[str] = (),
+        parties: Sequence[str] = (),  # names of those that take part by envelope
         *,
+        # of this campaign: the nonce of a request is a keyed hash of its bytes
         nonce_key: bytes = b"",
-        days: float | None = None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        read_only: bool = False,
+        days: float | None = None,  # how long an envelope may be answered; None: no end
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),  # UTC
+        read_only: bool = False,  # for reading, also while a server runs
     ) -> None:
         self.path = path
+        # of the parties, by node; a node is below 0, so that it is none of Flower's
         self.names = {-1 - at: name for at, name in enumerate(sorted(parties))}
         self._file = DurableFile(path, SCHEMA, _APPLICATION, read_only=read_only, overwrite=True)
         self._nonce_key = nonce_key
@@ -167,12 +157,8 @@ class Store:
     def begin_sum(self, place: int | None) -> None:
         """Delete the replies to all other sums, which are in the ledger, and overwrite their bytes.
 
-        Args:
-            place: of the first query of the batch that is to be summed, or was being summed when the
-                process ended; None: all sums are in the ledger.
-
-        Raises:
-            StateError: if the replies to this one are deleted: the ledger is older than this file.
+        ``place``: of the first query of the batch that is to be summed, or was being summed when
+        the process ended; None: all sums are in the ledger.
         """
         with self._file.writing() as db:
             found = db.execute("SELECT over FROM sums WHERE place = ?", (place,)).fetchone()
@@ -300,11 +286,7 @@ class Store:
     # --- answers -----------------------------------------------------------------------------
 
     def answered(self, manifest: Manifest) -> tuple[Out, list[str]]:
-        """Return the envelope that an answer is to, and the field of each request of it, in order.
-
-        Raises:
-            ProtocolError: if there is no such envelope, or it asked for another number of replies.
-        """
+        """Return the envelope that an answer is to, and the field of each request of it, in order."""
         with self._file.reading() as db:
             row = db.execute(
                 _OUT + " WHERE party = ? AND file = ?", (manifest.party, manifest.answers)
@@ -324,15 +306,6 @@ class Store:
         """Record an answer; return (digest of the request, reply) of what it answers in time.
 
         None if this answer was taken before.
-
-        Args:
-            out: the envelope that it answers.
-            digest: SHA-256 of the answer's file.
-            key: identity key of the party.
-            replies: in the order of the requests.
-
-        Raises:
-            ProtocolError: if another one was, or the party had another key before.
         """
         taken = []
         with self._file.writing() as db:

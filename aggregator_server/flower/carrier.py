@@ -44,14 +44,6 @@ class GridCarrier:
 
     Errors of the grid itself (its link is down) pass through :meth:`nodes`, :meth:`send` and
     :meth:`receive`; the owner of the link handles them.
-
-    Args:
-        grid: a grid whose run is set.
-        ttl: lifetime of a message and its answer, in seconds.
-        limit: largest accepted body from a party, in bytes.
-        admits: returns whether a node is a party's. Others are never sent anything and ignored,
-            even if the grid admits them.
-        on_sent: called with a node when there is a message for it.
     """
 
     store: Final = None
@@ -60,9 +52,12 @@ class GridCarrier:
         self,
         grid: Grid,
         *,
-        ttl: float = DEFAULT_TTL_S,
-        limit: int = MAX_MESSAGE,
+        ttl: float = DEFAULT_TTL_S,  # lifetime of a message and its answer, in seconds
+        limit: int = MAX_MESSAGE,  # largest accepted body from a party, in bytes
+        # returns whether a node is a party's. Others are never sent anything and ignored, even if
+        # the grid admits them
         admits: Callable[[int], bool] = lambda _: True,
+        # called with a node when there is a message for it
         on_sent: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._admits = admits
@@ -185,20 +180,17 @@ class SwitchableCarrier:
 
     Without a link no party is connected, and messages return as :data:`LOST`. A supervisor provides
     it, and calls :meth:`attach` and :meth:`detach` from its own thread.
-
-    Args:
-        suspect: called with an error of the link, from the thread that uses the carrier; it must not
-            block.
-        returning: returns the names of parties that are reconnecting.
-        pause: waits that many seconds, or less if something may have arrived.
     """
 
     store: Final = None
 
     def __init__(
         self,
+        # called with an error of the link, from the thread that uses the carrier; it must not block
         suspect: Callable[[BaseException], None],
+        # returns the names of parties that are reconnecting
         returning: Callable[[], Collection[str]] = frozenset,
+        # waits that many seconds, or less if something may have arrived
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._suspect = suspect
@@ -235,11 +227,7 @@ class SwitchableCarrier:
         self._over = error
 
     def nodes(self) -> frozenset[int]:
-        """Return the parties that are connected now.
-
-        Raises:
-            PateError: the error given to :meth:`fail`; likewise in all methods.
-        """
+        """Return the parties that are connected now."""
         with self._reachable() as link:
             if link is not None:
                 return link.nodes()

@@ -59,42 +59,25 @@ _RETURNING_S: Final = 15.0
 
 
 class Deployment:
-    """SuperLink, gateway and run of one campaign; use it as a context manager.
-
-    Attributes:
-        address: for parties to connect to, ``host:port``.
-    """
+    """SuperLink, gateway and run of one campaign; use it as a context manager."""
 
     def __init__(
         self,
-        home: Path,
+        home: Path,  # directory for the SuperLink's log and secret
         *,
         host: str = "127.0.0.1",
         port: int = 0,
+        # the server's; with them it uses TLS and serves only enrolled parties. None: clear text,
+        # open to everyone on this machine; ``host`` must be loopback
         identities: Identities | None = None,
+        # returns the time, by which certificates and one-time codes expire
         clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+        # how long a message to a party and its answer are valid, in seconds
         ttl: float = DEFAULT_TTL_S,
+        # called with one line for the operator on each start, end or failure, from any thread
         on_event: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Take the public port.
-
-        Args:
-            home: directory for the SuperLink's log and secret.
-            host: address that parties connect to.
-            port: its port; 0 takes any free one.
-            identities: the server's; with them it uses TLS and serves only enrolled parties. None:
-                clear text, open to everyone on this machine; ``host`` must be loopback.
-            clock: returns the time, by which certificates and one-time codes expire.
-            ttl: how long a message to a party and its answer are valid, in seconds.
-            on_event: called with one line for the operator on each start, end or failure, from any
-                thread.
-
-        Raises:
-            PortInUseError: if it is in use.
-            UsageError: if ``host`` is not loopback and there are no identities, or their
-                certificate cannot be used.
-            StateError: if the certificate has expired.
-        """
+        """Take the public port."""
         require_identities(host, identities)
         self._identities = identities
         enrolment = trust = certificate = None
@@ -121,7 +104,7 @@ class Deployment:
             on_news=self._news.set,
         )
         shown = f"[{host}]" if ":" in host else host
-        self.address = f"{shown}:{self._gateway.port}"
+        self.address = f"{shown}:{self._gateway.port}"  # for parties to connect to, ``host:port``
         self._superlink: SuperLink | None = None
         self._session: Session | None = None
         self._names: Mapping[int, str] = {}
@@ -156,9 +139,8 @@ class Deployment:
     def _pause(self, seconds: float) -> None:
         """Wait until a party may have sent something new, or for a while.
 
-        Args:
-            seconds: how long the caller would wait without notifications; here it is longer, since
-                everything but a silent disconnection is noticed at once.
+        ``seconds``: how long the caller would wait without notifications; here it is longer, since
+        everything but a silent disconnection is noticed at once.
         """
         time.sleep(_BREATH_S)
         self._news.wait(max(seconds, _LOOK_S))
@@ -191,12 +173,7 @@ class Deployment:
         self.close()
 
     def start(self) -> None:
-        """Start everything, and return when parties can connect.
-
-        Raises:
-            ProcessError: if the SuperLink or the gateway does not start.
-            DiskError: if ``home`` cannot be written.
-        """
+        """Start everything, and return when parties can connect."""
         raise_file_limit()
         try:
             # First, so that early parties get the answer that it is not ready yet.

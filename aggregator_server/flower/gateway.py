@@ -32,42 +32,27 @@ MAX_HEAD: Final = 32 * 2**10
 
 
 class Gateway:
-    """The filter on a public port, served by a thread of this process.
-
-    Attributes:
-        port: that it listens on.
-    """
+    """The filter on a public port, served by a thread of this process."""
 
     def __init__(
         self,
         host: str,
-        port: int,
+        port: int,  # port to listen on; 0 takes any free one
         *,
+        # certificate chain and its key (PEM), for TLS; needed unless ``host`` is loopback
         certificate: tuple[Path, Path] | None = None,
-        trust: ssl.SSLContext | None = None,
+        trust: ssl.SSLContext | None = None,  # TLS context for the SuperLink; None: clear text
+        # accepts answers of invited parties; None: no enrolment
         enrolment: EnrolmentService | None = None,
+        # called with the node key (PEM) of a party that asks for admission; like the next two, from
+        # the gateway's thread
         on_asking: Callable[[bytes], None] = lambda _: None,
+        # called with a node whose process is new
         on_arrived: Callable[[int], None] = lambda _: None,
+        # called when a party may have sent something new
         on_news: Callable[[], None] = lambda: None,
     ) -> None:
-        """Bind the port. Nothing is served before :meth:`start`.
-
-        Args:
-            host: address to listen on.
-            port: port to listen on; 0 takes any free one.
-            certificate: certificate chain and its key (PEM), for TLS; needed unless ``host`` is loopback.
-            trust: TLS context for the SuperLink; None: clear text.
-            enrolment: accepts answers of invited parties; None: no enrolment.
-            on_asking: called with the node key (PEM) of a party that asks for admission; like the
-                next two, from the gateway's thread.
-            on_arrived: called with a node whose process is new.
-            on_news: called when a party may have sent something new.
-
-        Raises:
-            PortInUseError: if the port is in use.
-            UsageError: if ``host`` is not loopback and there is no certificate, or the certificate
-                cannot be used.
-        """
+        """Bind the port. Nothing is served before :meth:`start`."""
         if certificate is None and host not in LOOPBACK:
             raise UsageError(
                 f"{host} is reachable from outside this machine, and without TLS anyone on the "
@@ -123,11 +108,7 @@ class Gateway:
             self._filter.keys &= frozenset(keys)
 
     def start(self) -> None:
-        """Start serving; returns when it does.
-
-        Raises:
-            ProcessError: if it does not.
-        """
+        """Start serving; returns when it does."""
         self._http.start(room_for_connections(), self._app)
 
     def _app(self, listener: BoundedListener) -> Filter:

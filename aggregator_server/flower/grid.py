@@ -66,23 +66,14 @@ _ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 @dataclass
 class _Arriving:
-    """An announced reply that may be incomplete.
-
-    Attributes:
-        envelope: from the SuperLink.
-        tree: its pieces.
-        fetched: becomes the reply; None if it was incomplete.
-        missing: a piece that was missing at the last check.
-        pause: how long to wait after the next check, in seconds.
-        due: time of the next check.
-        ends: time to give up.
-    """
+    """An announced reply that may be incomplete."""
 
     envelope: ProtoMessage
     tree: ObjectTree
+    # becomes the reply; None if it was incomplete
     fetched: Future[Message | None] = field(default_factory=Future)
-    missing: str | None = None
-    pause: float = _AGAIN_S
+    missing: str | None = None  # a piece that was missing at the last check
+    pause: float = _AGAIN_S  # how long to wait after the next check, in seconds
     due: float = 0.0
     ends: float = field(init=False)
 
@@ -91,11 +82,7 @@ class _Arriving:
 
 
 def _inflated(data: ProtoMetadata, contents: dict[str, bytes]) -> Message:
-    """Assemble a reply from its pieces.
-
-    Raises:
-        Exception: of any kind, if they do not form a reply to the announced message.
-    """
+    """Assemble a reply from its pieces."""
     message = inflate_object_from_contents(data.message_id, contents)
     if not isinstance(message, Message):
         raise TypeError(type(message).__name__)
@@ -112,9 +99,6 @@ class ResidentGrid(HttpGrid):
     and is checked again later, so it delays no other reply; a malformed or too large reply becomes
     an error for only its sender. Flower's own grid fetches them sequentially and raises at the
     first broken one, with all the others already taken from the SuperLink.
-
-    Attributes:
-        on_fetched: called when a reply has been fetched, from the thread that did it.
     """
 
     def __init__(
@@ -125,6 +109,7 @@ class ResidentGrid(HttpGrid):
         on_taken: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(runtime_api_address=address, insecure=trust is None, token=token)
+        # called when a reply has been fetched, from the thread that did it
         self.on_fetched: Callable[[], None] = lambda: None
         self.client = _client_of_task(address, token, trust)
         self._client = self.client
@@ -133,11 +118,7 @@ class ResidentGrid(HttpGrid):
         self._on_taken = on_taken
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Return the complete replies, and start fetching the others.
-
-        Raises:
-            httpx.HTTPError: if the SuperLink does not answer.
-        """
+        """Return the complete replies, and start fetching the others."""
         waiting = [i for i in message_ids if i not in self._arriving]
         replies = []
         for asked, found in self._announced(waiting).items():
@@ -182,11 +163,7 @@ class ResidentGrid(HttpGrid):
         return {asked: found[asked] for asked in waiting if asked in found}
 
     def forget(self, reply: str) -> None:
-        """Let the SuperLink delete a reply, by its id, and its pieces.
-
-        Raises:
-            httpx.HTTPError: if the SuperLink does not answer.
-        """
+        """Let the SuperLink delete a reply, by its id, and its pieces."""
         self.client.ConfirmMessageReceived(
             ConfirmMessageReceivedRequest(
                 node=self.node, run_id=self.run.run_id, message_object_id=reply
@@ -206,11 +183,7 @@ class ResidentGrid(HttpGrid):
         return arriving
 
     def _fetch(self, arriving: _Arriving) -> Message | None:
-        """Fetch one reply; None if it is incomplete. A defect becomes an error message.
-
-        Raises:
-            httpx.HTTPError: if the SuperLink does not answer, which is not the sender's fault.
-        """
+        """Fetch one reply; None if it is incomplete. A defect becomes an error message."""
         data, contents = arriving.envelope.metadata, None
         try:
             contents = self._contents(arriving)
@@ -269,34 +242,19 @@ class ResidentGrid(HttpGrid):
 
 
 class Session:
-    """One run of one SuperLink, with its ServerApp task held by this process.
-
-    Attributes:
-        grid: the transport to the parties.
-    """
+    """One run of one SuperLink, with its ServerApp task held by this process."""
 
     def __init__(
         self,
-        address: str,
+        address: str,  # ``host:port`` of the SuperLink
         secret: bytes,
-        fab: bytes | None = None,
+        fab: bytes | None = None,  # the bundle of the run; default: :func:`codeless_fab`
         *,
-        trust: ssl.SSLContext | None = None,
+        trust: ssl.SSLContext | None = None,  # TLS context for the SuperLink; None: clear text
+        # called, from any thread, with the id of a message whose reply was fetched
         on_taken: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Start a run and acquire its task.
-
-        Args:
-            address: ``host:port`` of the SuperLink.
-            secret: authorises acquiring its tasks.
-            fab: the bundle of the run; default: :func:`codeless_fab`.
-            trust: TLS context for the SuperLink; None: clear text.
-            on_taken: called, from any thread, with the id of a message whose reply was fetched.
-
-        Raises:
-            httpx.HTTPError: if the SuperLink does not answer.
-            ProcessError: if it does not accept the run, or does not offer its task.
-        """
+        """Start a run and acquire its task."""
         run_id = start_run(address, codeless_fab() if fab is None else fab, trust)
         token = _token_of(address, secret, run_id, trust)
         self.grid = ResidentGrid(address, token, trust, on_taken)

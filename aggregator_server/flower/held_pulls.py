@@ -78,10 +78,8 @@ class HeldPulls:
     ) -> Answer:
         """Answer a pull of ``node``: at once if there is a message, else when it should poll again.
 
-        Args:
-            node: of the pull, if the SuperLink accepts it: refused pulls are not held.
-            ask: forwards the pull to the SuperLink.
-            receive: reports when the client has disconnected.
+        ``node``: of the pull, if the SuperLink accepts it: refused pulls are not held; ``receive``:
+        reports when the client has disconnected.
         """
         sent = self._sent[node]
         answer = await ask()

@@ -155,14 +155,7 @@ def codeless_fab() -> bytes:
 def start_run(address: str, fab: bytes, trust: ssl.SSLContext | None = None) -> int:
     """Start a run on the SuperLink at ``address`` and return its id.
 
-    Args:
-        address: ``host:port``.
-        fab: the bundle of the run.
-        trust: TLS context for the SuperLink; None: clear text.
-
-    Raises:
-        httpx.HTTPError: if the SuperLink does not answer.
-        ProcessError: if it does not accept the run.
+    ``address``: ``host:port``; ``trust``: TLS context for the SuperLink; None: clear text.
     """
     bundle = Fab(fab_hash(fab), fab, {})
     with ControlClient(address, trust) as control:

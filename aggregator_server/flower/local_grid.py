@@ -43,19 +43,11 @@ class LocalGrid(Grid):
         self,
         apps: Sequence[ClientApp],
         *,
+        # the configuration of each party, in the order of ``apps``
         node_configs: Sequence[UserConfig] | None = None,
-        workers: int = 4,
+        workers: int = 4,  # number of parties that work concurrently
     ) -> None:
-        """Create one party per app; repeat an app for equal parties.
-
-        Args:
-            apps: the app of each party.
-            node_configs: the configuration of each party, in the order of ``apps``.
-            workers: number of parties that work concurrently.
-
-        Raises:
-            ValueError: if there is not one configuration per app.
-        """
+        """Create one party per app; repeat an app for equal parties."""
         configs = [{} for _ in apps] if node_configs is None else node_configs
         if len(configs) != len(apps):
             raise ValueError(f"{len(configs)} node configurations for {len(apps)} parties")

@@ -72,22 +72,17 @@ class Sessions:
         self,
         pulls: HeldPulls,
         *,
+        # seconds without activity after which a process may be replaced
         silence: float = SILENCE_S,
+        # called with a node key (PEM) whose holder asks for admission
         on_asking: Callable[[bytes], None] = lambda _: None,
+        # called with the id of a node whose process is new
         on_arrived: Callable[[int], None] = lambda _: None,
+        # called when there may be something new for the campaign
         on_news: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.monotonic,  # seconds, monotonic
     ) -> None:
-        """Start without sessions.
-
-        Args:
-            pulls: the held pulls.
-            silence: seconds without activity after which a process may be replaced.
-            on_asking: called with a node key (PEM) whose holder asks for admission.
-            on_arrived: called with the id of a node whose process is new.
-            on_news: called when there may be something new for the campaign.
-            clock: seconds, monotonic.
-        """
+        """Start without sessions."""
         self._pulls = pulls
         self._silence = silence
         self._on_asking = on_asking
@@ -102,13 +97,8 @@ class Sessions:
     ) -> Answer:
         """Answer one request of a party with an admitted key.
 
-        Args:
-            key: the node key (PEM) that signed it.
-            path: one of Flower's for parties.
-            headers: of the request.
-            body: of the request.
-            ask: forwards it to the SuperLink.
-            receive: reports when the client has disconnected.
+        ``key``: the node key (PEM) that signed it; ``receive``: reports when the client has
+        disconnected.
         """
         number = dict(headers).get(_NUMBER, b"")[:_MAX_NUMBER]
         if path == ACTIVATE:

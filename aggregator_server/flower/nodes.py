@@ -27,17 +27,12 @@ _GONE: Final = "unregistered"
 
 @dataclass(frozen=True)
 class Changed:
-    """The result of an update of a SuperLink's admissions.
+    """The result of an update of a SuperLink's admissions."""
 
-    Attributes:
-        keys: the node keys (PEM) that it admits now.
-        names: the enrolled party of each node id that it admits now.
-        went: ids of nodes that are excluded from now on. Their names are omitted: anyone with
-            access to the SuperLink's interface for operators can choose them.
-    """
-
-    keys: frozenset[bytes]
-    names: Mapping[int, str]
+    keys: frozenset[bytes]  # the node keys (PEM) that it admits now
+    names: Mapping[int, str]  # the enrolled party of each node id that it admits now
+    # ids of nodes that are excluded from now on. Their names are omitted: anyone with access to the
+    # SuperLink's interface for operators can choose them
     went: tuple[int, ...]
 
 
@@ -46,9 +41,6 @@ def let_in(address: str, trust: ssl.SSLContext | None, members: Mapping[str, Mem
 
     Its current nodes are read first, so the next call completes an interrupted one. Nodes are
     removed before others are added.
-
-    Raises:
-        httpx.HTTPError: if the SuperLink does not answer or refuses.
     """
     wanted = {pem(member.node): member.name for member in members.values()}
     with ControlClient(address, trust) as control:

@@ -35,38 +35,25 @@ START_DEADLINE_S: Final = 90.0
 
 
 class SuperLink:
-    """A running SuperLink at a free loopback port.
-
-    Attributes:
-        address: where it listens, ``host:port``.
-        trust: TLS context for this SuperLink; None: clear text.
-        secret: authorises only this process to acquire the tasks of its runs.
-        child: its process.
-    """
+    """A running SuperLink at a free loopback port."""
 
     def __init__(
         self,
-        home: Path,
+        home: Path,  # its directory, for its log and its secret
         *,
+        # the server's; with them it uses TLS and admits only registered node keys. None: clear
+        # text, open to every node that can reach it
         identities: Identities | None = None,
+        # polled while waiting; if True, the start is aborted
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Start the process and wait until it answers.
-
-        Args:
-            home: its directory, for its log and its secret.
-            identities: the server's; with them it uses TLS and admits only registered node keys.
-                None: clear text, open to every node that can reach it.
-            cancelled: polled while waiting; if True, the start is aborted.
-
-        Raises:
-            ProcessError: if it ends, does not answer in time, or the start is cancelled.
-            DiskError: if ``home`` cannot be written.
-        """
+        """Start the process and wait until it answers."""
         self._secret_file = home.resolve() / "superexec.secret"
+        # authorises only this process to acquire the tasks of its runs
         self.secret = new_secret(self._secret_file)
         port = free_port(_HOST)
-        self.address = f"{_HOST}:{port}"
+        self.address = f"{_HOST}:{port}"  # where it listens, ``host:port``
+        # TLS context for this SuperLink; None: clear text
         self.trust = None if identities is None else trust_in(identities)
         doors = ["--insecure"]
         if identities is not None:

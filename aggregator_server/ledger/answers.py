@@ -175,11 +175,7 @@ def _check_parties(state: CampaignState, names: tuple[str, ...], what: str) -> N
 
 @dataclass(frozen=True)
 class Charging(CampaignStep):
-    """The worst cost of queries, before noise is drawn for them.
-
-    Attributes:
-        noise: ``simulated`` is seeded and gives no protection; ``parties`` is already in the votes.
-    """
+    """The worst cost of queries, before noise is drawn for them."""
 
     kind, phases = "charge", ("voting", "labelling")
     round: int
@@ -187,6 +183,7 @@ class Charging(CampaignStep):
     mechanism: Mechanism = field(metadata=in_text(kinds=MECHANISMS.values()))
     events: tuple[Charged, ...]
     cost: Fraction
+    # ``simulated`` is seeded and gives no protection; ``parties`` is already in the votes
     noise: Literal["system", "simulated", "parties"]
 
     @classmethod

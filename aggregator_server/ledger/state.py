@@ -99,43 +99,36 @@ class Charge:
 
 @dataclass(frozen=True)
 class CampaignState:
-    """The state of a campaign as of one entry of its ledger.
-
-    Attributes:
-        phase: the current one; ``labelling`` after the last round until the close.
-        mechanisms: that of the first round, and with interactive that of all later ones.
-        cap: the budget in it, fixed with the roster; 0 while gathering.
-        spent: charged so far, interrupted charges included.
-        wasted: the part of ``spent`` for charges without answers.
-        openings: unmaskings of masked sums, ordered by first query; all with the same survivors, in rounds
-            with no more than the one before.
-        answered: by round, the queries that got a label or no answer in it.
-        models: where records vote in rounds, those of round 2 and later, and then the final one; public.
-        open_charge: the last charge, while its release is possible.
-        gate: whether the gate of a gated batch opened; None before it was tried.
-        released: the noisy counts of matrices, one for each round, which are public.
-    """
+    """The state of a campaign as of one entry of its ledger."""
 
     spec: CampaignSpec
     head: Head
+    # the current one; ``labelling`` after the last round until the close
     phase: Phase = "gathering"
     round: int = 1
     roster: tuple[RosterParty, ...] = ()
     classes: tuple[str, ...] = ()
+    # that of the first round, and with interactive that of all later ones
     mechanisms: tuple[Mechanism, ...] = ()
     composition: Composition | None = None
-    cap: Fraction = Fraction(0)
-    spent: Fraction = Fraction(0)
-    wasted: Fraction = Fraction(0)
+    cap: Fraction = Fraction(0)  # the budget in it, fixed with the roster; 0 while gathering
+    spent: Fraction = Fraction(0)  # charged so far, interrupted charges included
+    wasted: Fraction = Fraction(0)  # the part of ``spent`` for charges without answers
     voted: VotedRows = field(default_factory=VotedRows)
+    # unmaskings of masked sums, ordered by first query; all with the same survivors, in rounds with
+    # no more than the one before
     openings: tuple[SumUnmasking, ...] = ()
     batches: tuple[VoteBatch, ...] = ()
     labels: Mapping[int, ReleasedLabel] = field(default_factory=Labels)
+    # by round, the queries that got a label or no answer in it
     answered: Mapping[int, AbstractSet[int]] = field(default_factory=dict)
     predictions: Mapping[int, PredictionRecord] = field(default_factory=dict)
+    # where records vote in rounds, those of round 2 and later, and then the final one; public
     models: tuple[RoundModel, ...] = ()
-    open_charge: Charge | None = None
+    open_charge: Charge | None = None  # the last charge, while its release is possible
+    # whether the gate of a gated batch opened; None before it was tried
     gate: Literal["open", "closed"] | None = None
+    # the noisy counts of matrices, one for each round, which are public
     released: tuple[NoisyVotes, ...] = ()
     rounds_over: bool = False
     simulated: bool = False
@@ -169,11 +162,7 @@ class CampaignState:
 
     @property
     def settled(self) -> Settled:
-        """What parties see of the roster and of what follows from it.
-
-        Raises:
-            StateError: before the roster is complete.
-        """
+        """What parties see of the roster and of what follows from it."""
         found = [Member(each.name, each.identity, each.teachers) for each in self.roster]
         return Settled(
             roster=tuple(sorted(found, key=lambda each: each.name)),

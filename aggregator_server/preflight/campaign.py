@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 def read_public(options: CheckOptions, say: Callable[[str], None]) -> Inputs:
     """Read the public set.
 
-    Args:
-        options: of the check.
-        say: as of :func:`pate.data.read.read_inputs`.
+    ``say``: as of :func:`pate.data.read.read_inputs`.
     """
     if options.public is None:
         raise Skipped("no public set is named: --public")

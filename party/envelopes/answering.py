@@ -48,33 +48,16 @@ _REPLY: Final = ".reply"
 
 @dataclass(frozen=True)
 class Answered:
-    """An answer that left.
-
-    Attributes:
-        path: of the file.
-        digest: SHA-256 of it, 32 bytes.
-        size: of it, in bytes.
-        again: whether it was made before.
-    """
+    """An answer that left."""
 
     path: Path
-    digest: bytes
-    size: int
+    digest: bytes  # SHA-256 of it, 32 bytes
+    size: int  # of it, in bytes
     again: bool
 
 
 class Answers:
-    """Answers the envelopes of one party.
-
-    Args:
-        name: of the party.
-        identity: its signing key.
-        home: of it.
-        ledger: of it.
-        pinned: the campaign key of its enrolment; None: not enrolled.
-        voter: makes what answers requests; called only if there is something to answer.
-        clock: UTC.
-    """
+    """Answers the envelopes of one party."""
 
     def __init__(
         self,
@@ -83,9 +66,10 @@ class Answers:
         identity: Ed25519PrivateKey,
         home: Path,
         ledger: PartyLedger,
-        pinned: bytes | None,
+        pinned: bytes | None,  # the campaign key of its enrolment; None: not enrolled
+        # makes what answers requests; called only if there is something to answer
         voter: Callable[[], Voter],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),  # UTC
     ) -> None:
         self._name = name
         self._identity = identity
@@ -98,16 +82,7 @@ class Answers:
     def answer(self, path: Path, out: Path) -> Answered:
         """Answer an envelope.
 
-        Args:
-            path: of the envelope.
-            out: file of the answer, or an existing folder for it.
-
-        Raises:
-            ProtocolError: if it is not an envelope with acceptable requests.
-            RefusedError: if it is not for us, too old, or a request of it is refused; then nothing
-                of it leaves.
-            PateError: of a request that could not be answered.
-            DiskError: if something cannot be made durable.
+        ``out``: file of the answer, or an existing folder for it.
         """
         with opened(path) as envelope:
             require_for(envelope, self._name, self._pinned)
@@ -223,11 +198,7 @@ def replace_direction(manifest: Manifest, **changes: object) -> Manifest:
 
 
 def require_no_refusal(reply: bytes) -> None:
-    """Check that a reply of our own is an answer.
-
-    Raises:
-        RefusedError: if it refuses.
-    """
+    """Check that a reply of our own is an answer."""
     signed, inner = vote_pb2.SignedReply(), vote_pb2.Reply()
     parse(signed, reply, "reply", limit=MAX_MESSAGE)
     parse(inner, signed.body, "reply")

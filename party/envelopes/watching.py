@@ -20,12 +20,6 @@ class Watch:
 
     A file that cannot be answered is named once and left where it is; it is tried again when it has
     changed, since a robot may still have been writing it.
-
-    Args:
-        answers: of this party.
-        inbox: folder of envelopes.
-        outbox: folder for answers.
-        say: prints a line.
     """
 
     def __init__(
@@ -83,9 +77,7 @@ class Watch:
     def run(self, every: float, pause: Callable[[float], None] = time.sleep) -> None:
         """Look until the process is stopped.
 
-        Args:
-            every: seconds between two looks.
-            pause: waits that long.
+        ``every``: seconds between two looks.
         """
         while True:
             self.look()

@@ -23,10 +23,9 @@ _log = logging.getLogger(__name__)
 def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
     """Return the app that answers each message of the server with ``handle``.
 
-    Args:
-        handle: takes the body of a message and returns the body of the answer. Its exceptions are
-            logged here; the server gets one sentence, whatever it is: text and class of an exception
-            can tell of a record.
+    ``handle``: takes the body of a message and returns the body of the answer. Its exceptions are
+    logged here; the server gets one sentence, whatever it is: text and class of an exception can
+    tell of a record.
     """
     app = ClientApp()
 

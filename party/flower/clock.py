@@ -18,13 +18,9 @@ ACCEPTED: Final = f"{CLOCK_AHEAD_S:.0f} s ahead and {CLOCK_BEHIND_S:.0f} s behin
 
 @dataclass(frozen=True)
 class ClockDifference:
-    """How far this machine's clock is from the server's.
+    """How far this machine's clock is from the server's."""
 
-    Attributes:
-        ahead: seconds by which it is ahead, negative: behind; known to about :data:`UNSURE_S`.
-    """
-
-    ahead: float
+    ahead: float  # seconds by which it is ahead, negative: behind; known to about :data:`UNSURE_S`
 
     @classmethod
     def between(cls, said: dt.datetime, heard: dt.datetime) -> Self:

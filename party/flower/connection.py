@@ -65,16 +65,12 @@ _REFUSED_PAUSE_S: Final = 10.0
 
 @dataclass(frozen=True)
 class Timeouts:
-    """How long a party waits, in seconds.
+    """How long a party waits, in seconds."""
 
-    Attributes:
-        refusal: after which a refusal by the server is final.
-        server: after which the party gives up on a server that does not answer; None: never.
-        absence: without an answer of the server, after which the operator is informed.
-    """
-
-    refusal: float = REFUSAL_PATIENCE_S
+    refusal: float = REFUSAL_PATIENCE_S  # after which a refusal by the server is final
+    # after which the party gives up on a server that does not answer; None: never
     server: float | None = None
+    # without an answer of the server, after which the operator is informed
     absence: float = _ABSENCE_S
 
 
@@ -88,33 +84,21 @@ class Connection:
     def __init__(
         self,
         server: Server,
-        app: ClientApp,
-        home: Path,
+        app: ClientApp,  # computes the answers; see :func:`party.flower.client_app.make_client_app`
+        home: Path,  # directory for the SuperNode's log and secret, of only this party
         *,
+        # file of the key that admits an enrolled party (OpenSSH format); used only over TLS
         node_key: Path | None = None,
-        timeouts: Timeouts | None = None,
+        timeouts: Timeouts | None = None,  # how long the party waits for what; None: the defaults
+        # called once per absence of the server, from the thread of :meth:`run`
         on_absence: Callable[[], None] = lambda: None,
+        # called with one line for the operator on each change, from the thread of :meth:`run`
         on_event: Callable[[str], None] = lambda _: None,
+        # called with the state of the connection, from that thread, too: connected once the
+        # SuperNode answers, away while the server does not answer its health check
         on_state: Callable[[State], None] = lambda _: None,
     ) -> None:
-        """Describe the connection; nothing is started yet.
-
-        Args:
-            server: its address, and how it is trusted.
-            app: computes the answers; see :func:`party.flower.client_app.make_client_app`.
-            home: directory for the SuperNode's log and secret, of only this party.
-            node_key: file of the key that admits an enrolled party (OpenSSH format); used only over
-                TLS.
-            timeouts: how long the party waits for what; None: the defaults.
-            on_absence: called once per absence of the server, from the thread of :meth:`run`.
-            on_event: called with one line for the operator on each change, from the thread of
-                :meth:`run`.
-            on_state: called with the state of the connection, from that thread, too: connected once
-                the SuperNode answers, away while the server does not answer its health check.
-
-        Raises:
-            UsageError: if a node key would be used in clear text.
-        """
+        """Describe the connection; nothing is started yet."""
         if node_key is not None and server.in_clear:
             raise UsageError(
                 f"the connection to {server.address} would be in clear text: an enrolled party uses TLS"
@@ -141,15 +125,7 @@ class Connection:
     def run(self, stop: Callable[[], bool]) -> None:
         """Stay connected and answer until ``stop()`` returns True; then disconnect.
 
-        Args:
-            stop: called at least once a second, but never while an answer is being computed.
-
-        Raises:
-            UnreachableError: if the server's certificate is not trusted, or it does not answer for
-                ``max_wait``.
-            RefusedError: if the server admits only enrolled parties, and this is not, or no longer,
-                one.
-            DiskError: if ``home`` cannot be written.
+        ``stop``: called at least once a second, but never while an answer is being computed.
         """
         pauses = _Pauses()
         while not stop():
@@ -191,11 +167,7 @@ class Connection:
             _sleep(pause, stop)
 
     def _is_refused(self, node: SuperNode, began: float) -> bool:
-        """Return whether the server refused ``node``, which was started at ``began``.
-
-        Raises:
-            RefusedError: if the refusal is final.
-        """
+        """Return whether the server refused ``node``, which was started at ``began``."""
         code = node.refusal()
         if code == KEY_NEEDED:
             raise RefusedError(
@@ -241,11 +213,7 @@ class Connection:
         return max(0.0, self._unreachable_since + self._timeouts.server - time.monotonic())
 
     def _look(self) -> str | None:
-        """Return why the server does not answer, or None if it does.
-
-        Raises:
-            UnreachableError: if it is not trusted, or has not answered for ``max_wait``.
-        """
+        """Return why the server does not answer, or None if it does."""
         try:
             self._server.probe(within=max(_LEAST_PROBE_S, self._left()))
         except UntrustedServerError:

@@ -72,26 +72,18 @@ PIECE_ERRORS: Final = (ObjectPullError, ObjectPushError)
 
 
 class PulledMessage:
-    """One message of the server, pulled from the SuperNode; answered once, then closed.
-
-    Attributes:
-        context: Flower's context of the run that the message belongs to.
-        refusal: why the message must not be read, or None.
-    """
+    """One message of the server, pulled from the SuperNode; answered once, then closed."""
 
     def __init__(self, address: str, task: Task, token: str) -> None:
-        """Claim the task of a message.
-
-        Raises:
-            httpx.HTTPError: if the SuperNode does not answer.
-            TimeoutError: if it announced a message that does not come.
-        """
+        """Claim the task of a message."""
         self._client = RuntimeClient.of_task(address, token)
         self._status = SubStatus.FAILED
         self._heartbeat = Heartbeat(self._client)
         try:
             given = self._client.PullTaskInput(PullTaskInputRequest())
+            # Flower's context of the run that the message belongs to
             self.context: Context = context_from_proto(given.context)
+            # why the message must not be read, or None
             self.refusal = _refusal(task, given.fab.content)
             self._envelope, self._tree = self._announced()
         except BaseException:
@@ -99,12 +91,7 @@ class PulledMessage:
             raise
 
     def message(self) -> Message:
-        """Fetch the message.
-
-        Raises:
-            httpx.HTTPError: if the SuperNode does not answer.
-            Exception: of any kind, if the message cannot be read.
-        """
+        """Fetch the message."""
         pieces_of(self._tree)
         node, run = Node(node_id=self.context.node_id), self.context.run_id
         message = pull_and_inflate_object_from_tree(
@@ -124,12 +111,7 @@ class PulledMessage:
         return message
 
     def answer(self, reply: Message) -> None:
-        """Pass the reply to the SuperNode, which sends it.
-
-        Raises:
-            httpx.HTTPError: if the SuperNode does not answer.
-            ObjectPushError: if it does not accept the complete reply.
-        """
+        """Pass the reply to the SuperNode, which sends it."""
         push_message(self._client, reply, self.context)
         self._status = SubStatus.COMPLETED
 
@@ -159,12 +141,7 @@ class PulledMessage:
 
 
 def next_message(client: RuntimeClient, address: str) -> PulledMessage | None:
-    """Take the next message that waits at the SuperNode, or return None if there is none.
-
-    Raises:
-        httpx.HTTPError: if the SuperNode does not answer.
-        TimeoutError: if it announced a message that does not come.
-    """
+    """Take the next message that waits at the SuperNode, or return None if there is none."""
     taken = acquire(client, _KINDS)
     return None if taken is None else PulledMessage(address, *taken)
 

@@ -25,10 +25,8 @@ def unless_silent(
 ) -> Callable[..., bytes]:
     """Wrap ``pull`` so that it gives up on a stalled message.
 
-    Args:
-        pull: fetches a piece; it raises ObjectUnavailableError if the server has only announced it.
-            The last of its arguments is the piece's name.
-        clock: seconds, monotonic.
+    ``pull``: fetches a piece; it raises ObjectUnavailableError if the server has only announced it.
+    The last of its arguments is the piece's name; ``clock``: seconds, monotonic.
     """
     last, under_way, lock = clock(), 0, threading.Lock()
 

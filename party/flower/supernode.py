@@ -53,38 +53,28 @@ class UntrustedServerError(UnreachableError):
 class Server:
     """The address of a server and how it is trusted.
 
-    Attributes:
-        address: ``host:port``.
-        url: the same with the protocol.
-        verify: accepted certificate authorities; True: those of this system.
-        pinned: certificate of the only trusted authority, None for this system's.
-        is_here: whether it is on this machine: no proxy is used.
-        clock: ours against its clock at its last answer; None: unknown.
+    ``pinned``: certificate of the only trusted authority, None for this system's.
     """
 
     def __init__(self, address: str, root_certificates: Path | None = None) -> None:
         """Describe a server.
 
-        Args:
-            address: ``host:port``, ``[host]:port`` for IPv6.
-            root_certificates: certificates (PEM) that the server's must be signed by. Without it,
-                a server on loopback is spoken to in clear, any other over TLS with the
-                certificates of this system.
-
-        Raises:
-            UsageError: if the address is invalid or the certificates are missing.
+        ``address``: ``host:port``, ``[host]:port`` for IPv6; ``root_certificates``: certificates
+        (PEM) that the server's must be signed by. Without it, a server on loopback is spoken to in
+        clear, any other over TLS with the certificates of this system.
         """
         try:
             self.host, self.port = split_address(address)
         except ProtocolError as error:
             raise UsageError(str(error)) from error
-        self.address = address
-        self.is_here = self.host in LOOPBACK
+        self.address = address  # ``host:port``
+        self.is_here = self.host in LOOPBACK  # whether it is on this machine: no proxy is used
         self.in_clear = root_certificates is None and self.is_here
         self.root_certificates = None if root_certificates is None else root_certificates.resolve()
         self.verify, self.pinned = _trust(self.root_certificates)
         if self.in_clear:
-            self.verify = NOBODY
+            self.verify = NOBODY  # accepted certificate authorities; True: those of this system
+        # ours against its clock at its last answer; None: unknown
         self.clock: ClockDifference | None = None
         self._has_answered = False
         self.url = f"{'http' if self.in_clear else 'https'}://{address}"
@@ -92,12 +82,8 @@ class Server:
     def client(self, timeout: float, verify: ssl.SSLContext | None = None) -> httpx.Client:
         """Return a client that uses the same route as Flower, proxies included.
 
-        Args:
-            timeout: of each step, in seconds.
-            verify: accepted certificate authorities; None: those of ``self.verify``.
-
-        Raises:
-            UsageError: if the environment names a proxy of a kind that is not supported.
+        ``timeout``: of each step, in seconds; ``verify``: accepted certificate authorities; None:
+        those of ``self.verify``.
         """
         try:
             return httpx.Client(
@@ -109,14 +95,7 @@ class Server:
     def probe(self, *, within: float = _PROBE_TIMEOUT_S) -> None:
         """Check the server's health once.
 
-        Args:
-            within: timeout in seconds of each step.
-
-        Raises:
-            UntrustedServerError: if its certificate is not signed by a trusted authority, or is not
-                valid now and never was before.
-            UnreachableError: if it does not answer, or is not ready.
-            UsageError: if the environment names a proxy of a kind that is not supported.
+        ``within``: timeout in seconds of each step.
         """
         try:
             with self.client(min(within, _PROBE_TIMEOUT_S)) as client:
@@ -189,27 +168,17 @@ class SuperNode:
     """A SuperNode process; it may not be connected yet.
 
     It starts importing at once, which takes a while, and connects after :meth:`connect`.
-
-    Attributes:
-        address: where it offers messages once it connects, ``host:port``.
-        secret: authorises only this process to take them.
-        child: its process.
     """
 
     def __init__(self, home: Path, server: Server, node_key: Path | None = None) -> None:
         """Start the process.
 
-        Args:
-            home: its directory, for its log and its secret.
-            server: that it connects to.
-            node_key: file of the key that admits an enrolled party (OpenSSH format).
-
-        Raises:
-            DiskError: if ``home`` cannot be written.
+        ``home``: its directory, for its log and its secret; ``node_key``: file of the key that
+        admits an enrolled party (OpenSSH format).
         """
         self._secret_file = home.resolve() / "superexec.secret"
-        self.secret = new_secret(self._secret_file)
-        self.address = ""
+        self.secret = new_secret(self._secret_file)  # authorises only this process to take them
+        self.address = ""  # where it offers messages once it connects, ``host:port``
         trust: list[str] = []
         if server.in_clear:
             trust = ["--insecure"]

@@ -66,32 +66,24 @@ HOLD_S: Final = 1.0
 
 
 class Pauses:
-    """Replacement for :mod:`time` in Flower's loop.
-
-    Args:
-        clock: seconds, monotonic.
-        sleep: waits that many seconds.
-
-    Attributes:
-        beat: sends the server a heartbeat; None until there is a connection.
-        was_held: whether the server held the last poll open.
-    """
+    """Replacement for :mod:`time` in Flower's loop."""
 
     def __init__(
         self,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,  # seconds, monotonic
+        sleep: Callable[[float], None] = time.sleep,  # waits that many seconds
     ) -> None:
         self._clock = clock
         self._sleep = sleep
         self._last: float | None = None
-        self.was_held = False
+        self.was_held = False  # whether the server held the last poll open
         self._is_asked = False  # a message has arrived, and its answer is not sent yet
         self._sends = False
         self._spoke = clock()
         self._ending: tuple[int, FrameType | None] | None = None
         self._patience = 0
         self._end: _Handler = signal.SIG_DFL
+        # sends the server a heartbeat; None until there is a connection
         self.beat: Callable[[], object] | None = None
         #: A complete message has not been polled yet. Set at the start, so that the party's first
         #: poll is answered at once, by which it knows that this process is up.

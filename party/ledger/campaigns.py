@@ -92,41 +92,31 @@ class CampaignRecord:
 
 @dataclass
 class Campaign:
-    """The state of a campaign for the rules.
-
-    Attributes:
-        last: number of the last entry about it.
-        digests: of all queries of a batch, by batch.
-        answers: number of the entry that is the first answer to a batch, and that batch.
-        votes: digest of the tags of a batch's votes, by batch.
-        hows: whose votes are in the sum of an unmasked batch, by batch.
-        source: digest of the data and settings behind its votes; empty before the first.
-        matrix: digest of what determines records' votes; see
-            :func:`party.ledger.sent_votes.matrix_of`.
-        view: of our data; see :func:`party.ledger.sent_votes.view_of`.
-        units: that voted in it; None outside a series, and before its first answer.
-        forgotten: whether entries of this ledger may have been lost since it voted.
-        endings: how many were recorded; a campaign that is resumed has another one.
-        files: envelopes that left, by the digest of the file that each answers, hex.
-    """
+    """The state of a campaign for the rules."""
 
     offer: Offer
     joined_at: str
     last: int
     batches: dict[str, BatchRecord] = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)  # of all queries of a batch, by batch
+    # number of the entry that is the first answer to a batch, and that batch
     answers: dict[int, str] = field(default_factory=dict)
+    # digest of the tags of a batch's votes, by batch
     votes: dict[str, str] = field(default_factory=dict)
+    # whose votes are in the sum of an unmasked batch, by batch
     hows: dict[str, How] = field(default_factory=dict)
     queries: int = 0
     rounds: dict[str, int] = field(default_factory=dict)
-    source: str = ""
+    source: str = ""  # digest of the data and settings behind its votes; empty before the first
+    # digest of what determines records' votes; see :func:`party.ledger.sent_votes.matrix_of`
     matrix: str = ""
-    view: str = ""
+    view: str = ""  # of our data; see :func:`party.ledger.sent_votes.view_of`
+    # that voted in it; None outside a series, and before its first answer
     units: UnitVotes | None = None
-    forgotten: bool = False
+    forgotten: bool = False  # whether entries of this ledger may have been lost since it voted
     ending: EndingRecord | None = None
-    endings: int = 0
+    endings: int = 0  # how many were recorded; a campaign that is resumed has another one
+    # envelopes that left, by the digest of the file that each answers, hex
     files: dict[str, FileRecord] = field(default_factory=dict)
 
     @property

@@ -69,33 +69,25 @@ class Described(Step["LedgerState"]):
 
 @dataclass(frozen=True)
 class Answered(Step["LedgerState"]):
-    """Votes on a batch that are about to leave.
-
-    Attributes:
-        queries_digest: of their hashes, hex.
-        source: digest of the data and settings that determine our votes, hex.
-        votes: digest of the tags of the votes, hex.
-        view: of our data; see :func:`party.ledger.sent_votes.view_of`.
-        allow_other: whether queries are answered that another campaign had other votes on.
-        round: in which records vote, from 1; 0 where they do not vote in rounds.
-        tags: of the votes on them; empty in an entry that is read and is not the first answer.
-        units: hashes of the units that vote, ascending; likewise.
-    """
+    """Votes on a batch that are about to leave."""
 
     kind, aside = "answer", ("hashes", "tags", "units")
     campaign: str
     batch: str
     queries: int
     queries_digest: str
-    source: str
-    votes: str
-    view: str
-    allow_other: bool
+    source: str  # digest of the data and settings that determine our votes, hex
+    votes: str  # digest of the tags of the votes, hex
+    view: str  # of our data; see :func:`party.ledger.sent_votes.view_of`
+    allow_other: bool  # whether queries are answered that another campaign had other votes on
     again: bool
     series: UnitVotes | None = field(default=None, metadata=in_text(omitted=True))
+    # in which records vote, from 1; 0 where they do not vote in rounds
     round: int = field(default=0, metadata=in_text(omitted=True))
     hashes: tuple[bytes, ...] = field(default=(), metadata=in_text(absent=True))
+    # of the votes on them; empty in an entry that is read and is not the first answer
     tags: tuple[bytes, ...] = field(default=(), metadata=in_text(absent=True))
+    # hashes of the units that vote, ascending; likewise
     units: tuple[bytes, ...] = field(default=(), metadata=in_text(absent=True))
 
     def __post_init__(self) -> None:

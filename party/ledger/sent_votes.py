@@ -35,48 +35,33 @@ _IMAGES: Final = "images"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Description of votes on a batch that may leave, without the votes themselves.
-
-    Attributes:
-        hashes: 32 bytes each, in order, of the queries as our teachers see them.
-        source: (32,) bytes, digest of the data and settings that determine our votes.
-        view: of our data; see :func:`view_of`.
-        tags: 16 bytes each, of the votes, see :func:`tags_of`; empty until they are known.
-        units: hashes of the units that vote, ascending; None outside a series. See
-            :mod:`party.ledger.series`.
-        known_by: digest of what these hashes depend on besides the units, hex.
-        round: in which records vote, from 1; 0 where they do not vote in rounds.
-    """
+    """Description of votes on a batch that may leave, without the votes themselves."""
 
     batch: bytes
-    hashes: Sequence[bytes]
-    source: bytes
+    hashes: Sequence[bytes]  # 32 bytes each, in order, of the queries as our teachers see them
+    source: bytes  # (32,) bytes, digest of the data and settings that determine our votes
     view: str = ""
+    # 16 bytes each, of the votes, see :func:`tags_of`; empty until they are known
     tags: Sequence[bytes] = ()
+    # hashes of the units that vote, ascending; None outside a series. See
+    # :mod:`party.ledger.series`
     units: Sequence[bytes] | None = None
-    known_by: str = ""
-    round: int = 0
+    known_by: str = ""  # digest of what these hashes depend on besides the units, hex
+    round: int = 0  # in which records vote, from 1; 0 where they do not vote in rounds
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Votes that this party sent, or is about to send.
-
-    Attributes:
-        source: digest of the data and settings behind them, hex.
-        matrix: for records' votes, digest of what determines them besides the records; for teachers'
-            votes in one release, likewise; else empty.
-        view: of our data, see :func:`view_of`; empty if unknown.
-        units: that vote; None outside a series.
-        round: in which records vote, from 1; 0 where they do not vote in rounds.
-    """
+    """Votes that this party sent, or is about to send."""
 
     offer: Offer
-    source: str
+    source: str  # digest of the data and settings behind them, hex
+    # for records' votes, digest of what determines them besides the records; for teachers' votes in
+    # one release, likewise; else empty
     matrix: str
-    view: str = ""
+    view: str = ""  # of our data, see :func:`view_of`; empty if unknown
     units: UnitVotes | None = None
-    round: int = 0
+    round: int = 0  # in which records vote, from 1; 0 where they do not vote in rounds
 
     @property
     def masked(self) -> bool:

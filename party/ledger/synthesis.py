@@ -33,31 +33,22 @@ _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Synthesis(Step["HasSyntheses"]):
-    """One release of synthetic rows, fixed before the data are read, and the entry that reserves it.
-
-    Attributes:
-        unit: of privacy: ``record``, or ``patient`` if no patient has two rows.
-        release: ``seedless``, or ``seeded`` (from single records).
-        data: keyed digest of the data, hex; only this home can identify them.
-        delta: of ``delta``-approximate ``rho``-zCDP.
-        parent: id of the release whose model made these rows; None if a new one was fitted.
-        model: digest of that model's file, hex; None if a new one was fitted.
-        settings: the others, by name, for display.
-    """
+    """One release of synthetic rows, fixed before the data are read, and the entry that reserves it."""
 
     kind = "synthesis-reserved"
     id: str
-    unit: str
+    unit: str  # of privacy: ``record``, or ``patient`` if no patient has two rows
     method: str
-    release: str
+    release: str  # ``seedless``, or ``seeded`` (from single records)
     rows: int
     schema: str
-    data: str
+    data: str  # keyed digest of the data, hex; only this home can identify them
     epsilon: Fraction | None = None
     rho: Fraction = Fraction(0)
-    delta: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)  # of ``delta``-approximate ``rho``-zCDP
+    # id of the release whose model made these rows; None if a new one was fitted
     parent: str | None = None
-    model: str | None = None
+    model: str | None = None  # digest of that model's file, hex; None if a new one was fitted
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def bind(ledger: PartyLedger, policy: Policy) -> tuple[str, ...]:
-    """Record the policy's bound, and return lines about it if it is new.
-
-    Raises:
-        DiskError: if it cannot be recorded; then nothing may leave.
-    """
+    """Record the policy's bound, and return lines about it if it is new."""
     before = ledger.bounds()
     return tuple(_lines(ledger, policy, bool(before))) if ledger.bind(policy.bound) else ()
 

@@ -30,14 +30,8 @@ _LONGEST_KEY: Final = 60
 def policy_of(home: Path, *, loopback: bool, file: Path | None = None) -> Policy:
     """Return the policy of a party: from its file, or the default.
 
-    Args:
-        home: of the party.
-        loopback: whether this is a trial on one machine.
-        file: a named policy, which must exist; None: that of the home, if there is one.
-
-    Raises:
-        DataError: if the file cannot be read.
-        UsageError: if it has an unknown key or an invalid value.
+    ``loopback``: whether this is a trial on one machine; ``file``: a named policy, which must
+    exist; None: that of the home, if there is one.
     """
     if file is None and not (home / POLICY_FILE).exists():
         return Policy.default(loopback=loopback)
@@ -51,12 +45,7 @@ def source_of(home: Path, file: Path | None) -> str:
 
 
 def read_policy(path: Path, *, loopback: bool) -> Policy:
-    """Return the policy in a file. Missing keys have their defaults.
-
-    Raises:
-        DataError: if the file cannot be read.
-        UsageError: if it has an unknown key or an invalid value.
-    """
+    """Return the policy in a file. Missing keys have their defaults."""
     try:
         with path.open("rb") as file:
             body = file.read(_LARGEST_FILE + 1)
@@ -72,12 +61,7 @@ def read_policy(path: Path, *, loopback: bool) -> Policy:
 
 
 def parse_policy(text: str, *, source: str, loopback: bool) -> Policy:
-    """Return the policy in ``text``; ``source`` names it in errors.
-
-    Raises:
-        DataError: if it is not TOML.
-        UsageError: for an unknown key, or an invalid value.
-    """
+    """Return the policy in ``text``; ``source`` names it in errors."""
     try:
         table = toml_table(text, parse_float=Decimal)
     except ValueError as error:

@@ -29,24 +29,15 @@ class Hours:
     True
     >>> datetime.fromisoformat("2024-03-02T06:00") in night
     False
-
-    Attributes:
-        begin: first minute of the day.
-        end: minute after the last; at most ``begin`` if the span crosses midnight.
-        weekdays: days on which it begins, Monday is 0.
     """
 
     begin: int
-    end: int
-    weekdays: frozenset[int] = frozenset(range(7))
+    end: int  # minute after the last; at most ``begin`` if the span crosses midnight
+    weekdays: frozenset[int] = frozenset(range(7))  # days on which it begins, Monday is 0
 
     @classmethod
     def parse(cls, span: str = "00:00-24:00", weekdays: Iterable[str] = WEEKDAYS) -> Hours:
-        """Read ``HH:MM-HH:MM`` and names of days such as ``mon``.
-
-        Raises:
-            UsageError: for other texts, an empty span or no days.
-        """
+        """Read ``HH:MM-HH:MM`` and names of days such as ``mon``."""
         found = _SPAN.fullmatch(span)
         if found is None:
             raise UsageError(f"hours are written as 08:00-18:00, got {span!r}")

@@ -52,75 +52,54 @@ class OutsideHoursError(RefusedError):
 
 @dataclass(frozen=True)
 class Allowed:
-    """A campaign named by a policy.
+    """A campaign named by a policy."""
 
-    Attributes:
-        key: (32,) bytes, the campaign's signing key.
-        id: hex, or None for every campaign of that key.
-    """
-
-    key: bytes
-    id: str | None = None
+    key: bytes  # (32,) bytes, the campaign's signing key
+    id: str | None = None  # hex, or None for every campaign of that key
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """A site's rules; None means no bound. The defaults are those for a server on another machine.
+    """A site's rules; None means no bound. The defaults are those for a server on another machine."""
 
-    Attributes:
-        campaigns: ``enrolled`` (signed by the key that was pinned at enrolment), ``any``, ``ask``
-            (on the screen, once per campaign), or the campaigns themselves.
-        max_queries: most distinct queries answered for one campaign.
-        max_queries_in_all: the same, for all campaigns together.
-        least_sigma: least standard deviation of the noise of every step, in votes.
-        least_noise_multiplier: least ratio of noise to the l2 distance of neighbours, of every
-            step: sigma / (sqrt(2) votes_per_unit) for a label. A step costs 1 / (2 ratio^2) of rho.
-        least_roster: fewest parties on the roster.
-        least_survivors: fewest parties in a masked sum; None: more than two thirds of the roster.
-        least_colluders: least number of colluding parties that the masks of a campaign must
-            tolerate; None: as many as possible, just below a third. Ledgers keep sums of two
-            campaigns with different survivors apart only if both tolerate the actual number of
-            colluders.
-        parties: identity keys (hex) by name, of all parties allowed on a roster with this one. A
-            coordinator could enrol fake parties, and then subtract their votes from the sum.
-        aggregation: allowed modes.
-        noise: allowed modes.
-        largest_epsilon: bound on :func:`~party.ledger.accountant.cumulative_epsilon` over all
-            campaigns on this home's data.
-        delta: of that epsilon.
-        failing_share: part of ``delta`` for campaigns and releases that may fail outright: gated
-            ones, and synthetic rows with a delta.
-        units: allowed units of privacy.
-        codes: allowed codes of neighbour votes.
-        answers: allowed answers of neighbour votes, and of teachers in one release.
-        encoders: digests of the public encoders of a campaign's inputs that are accepted; None: any.
-        hours: when votes may be computed, local time.
-        repeat_queries: ``never`` or ``allow``: whether queries of one campaign may get other votes
-            in another, and may be unmasked with other survivors.
-
-    Raises:
-        UsageError: for invalid values, naming the key.
-    """
-
+    # ``enrolled`` (signed by the key that was pinned at enrolment), ``any``, ``ask`` (on the
+    # screen, once per campaign), or the campaigns themselves
     campaigns: str | tuple[Allowed, ...] = "enrolled"
-    max_queries: int | None = None
-    max_queries_in_all: int | None = None
+    max_queries: int | None = None  # most distinct queries answered for one campaign
+    max_queries_in_all: int | None = None  # the same, for all campaigns together
+    # least standard deviation of the noise of every step, in votes
     least_sigma: Fraction | None = None
+    # least ratio of noise to the l2 distance of neighbours, of every step: sigma / (sqrt(2)
+    # votes_per_unit) for a label. A step costs 1 / (2 ratio^2) of rho
     least_noise_multiplier: Fraction | None = None
     least_roster: int | None = 3
+    # fewest parties in a masked sum; None: more than two thirds of the roster
     least_survivors: int | None = None
+    # least number of colluding parties that the masks of a campaign must tolerate; None: as many as
+    # possible, just below a third. Ledgers keep sums of two campaigns with different survivors
+    # apart only if both tolerate the actual number of colluders
     least_colluders: int | None = None
+    # identity keys (hex) by name, of all parties allowed on a roster with this one. A coordinator
+    # could enrol fake parties, and then subtract their votes from the sum
     parties: Mapping[str, str] | None = None
     aggregation: tuple[str, ...] = ("masked",)
     noise: tuple[str, ...] = NOISES
+    # bound on :func:`~party.ledger.accountant.cumulative_epsilon` over all campaigns on this home's
+    # data
     largest_epsilon: float | None = 10.0
     delta: float = SITE_DELTA
+    # part of ``delta`` for campaigns and releases that may fail outright: gated ones, and synthetic
+    # rows with a delta
     failing_share: Fraction = FAILING
     units: tuple[str, ...] = UNITS
     codes: tuple[str, ...] = CODES
+    # allowed answers of neighbour votes, and of teachers in one release
     answers: tuple[str, ...] = ANSWERS
+    # digests of the public encoders of a campaign's inputs that are accepted; None: any
     encoders: tuple[str, ...] | None = ()
-    hours: Hours | None = None
+    hours: Hours | None = None  # when votes may be computed, local time
+    # ``never`` or ``allow``: whether queries of one campaign may get other votes in another, and
+    # may be unmasked with other survivors
     repeat_queries: str = "never"
 
     def __post_init__(self) -> None:
@@ -199,26 +178,15 @@ class Policy:
 
     def admit(
         self,
-        offer: Offer,
+        offer: Offer,  # of the request, with all known terms of its campaign
+        # of this offer, from :meth:`~party.ledger.ledger.PartyLedger.view`: the totals after this
+        # request
         ledger_view: LedgerView,
         now: datetime,
-        pinned_key: bytes | None = None,
+        pinned_key: bytes | None = None,  # the campaign key of this party's enrolment
         ask: Callable[[str], bool] | None = None,
     ) -> None:
-        """Return if this party may join or answer; to be called before either.
-
-        Args:
-            offer: of the request, with all known terms of its campaign.
-            ledger_view: of this offer, from :meth:`~party.ledger.ledger.PartyLedger.view`: the
-                totals after this request.
-            now: local time.
-            pinned_key: the campaign key of this party's enrolment.
-            ask: asks the operator a question.
-
-        Raises:
-            RefusedError: naming the rule and the value.
-            UsageError: if the view is of another request.
-        """
+        """Return if this party may join or answer; to be called before either."""
         if ledger_view.of_request != (offer.campaign, offer.queries):
             raise UsageError("the view of the ledger is for another request")
         check_promise(offer)

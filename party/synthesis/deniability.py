@@ -55,20 +55,14 @@ _HALVINGS: Final = 40
 
 @dataclass(frozen=True)
 class RandomizedTest:
-    """The privacy test with noise (the paper's Test 2), and what is public about its seeds.
+    """The privacy test with noise (the paper's Test 2), and what is public about its seeds."""
 
-    Attributes:
-        k: records that a candidate should be plausible for, before noise.
-        gamma: the ratio of probabilities that still counts as plausible.
-        seeds: a lower bound on the number of rows of D_S.
-        fixed: whether the number of resampled attributes is fixed. Then all positive probabilities
-            of a candidate are equal, and the theorem's gamma is 1.
-    """
-
-    k: int
-    gamma: Fraction
+    k: int  # records that a candidate should be plausible for, before noise
+    gamma: Fraction  # the ratio of probabilities that still counts as plausible
     epsilon0: Fraction
-    seeds: int
+    seeds: int  # a lower bound on the number of rows of D_S
+    # whether the number of resampled attributes is fixed. Then all positive probabilities of a
+    # candidate are equal, and the theorem's gamma is 1
     fixed: bool
 
     def __post_init__(self) -> None:

@@ -44,18 +44,13 @@ UNIT: Final = 2**20
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A model of one row.
-
-    Attributes:
-        order: all attributes, parents before children.
-        tables: per attribute (configurations of its parents' buckets, codes) float64, the
-            probability of each code; a configuration counts the buckets in mixed radix, the last
-            parent fastest.
-    """
+    """A model of one row."""
 
     domain: Domain
-    order: tuple[int, ...]
+    order: tuple[int, ...]  # all attributes, parents before children
     parents: tuple[tuple[int, ...], ...]
+    # per attribute (configurations of its parents' buckets, codes) float64, the probability of each
+    # code; a configuration counts the buckets in mixed radix, the last parent fastest
     tables: tuple[NDArray[np.float64], ...]
 
     def __post_init__(self) -> None:

@@ -57,22 +57,18 @@ _DIGEST: Final = b"pate/v1/synthesis-domain\0"
 
 @dataclass(frozen=True)
 class Attribute:
-    """One column and the meaning of its codes 0, 1, 2, ...
-
-    Attributes:
-        codes: names of the categories, or of the bins of a number. The name ``""`` is that of a
-            missing cell, if one may be missing; for a number it comes last.
-        buckets: ``buckets[c]`` is the bucket of code c when the attribute is a parent.
-        edges: for a number, increasing: bin b is [edges[b], edges[b+1]), and the last one includes
-            its upper edge. None for categories.
-        integer: whether values, and so released values, are whole numbers.
-    """
+    """One column and the meaning of its codes 0, 1, 2, ..."""
 
     name: str
+    # names of the categories, or of the bins of a number. The name ``""`` is that of a missing
+    # cell, if one may be missing; for a number it comes last
     codes: tuple[str, ...]
+    # ``buckets[c]`` is the bucket of code c when the attribute is a parent
     buckets: tuple[int, ...]
+    # for a number, increasing: bin b is [edges[b], edges[b+1]), and the last one includes its upper
+    # edge. None for categories
     edges: tuple[float, ...] | None = None
-    integer: bool = False
+    integer: bool = False  # whether values, and so released values, are whole numbers
 
     def __post_init__(self) -> None:
         where, several = f"column {self.name!r:.80}", len(self.codes)

@@ -58,20 +58,14 @@ BY_QUERY: Final = Code(NEAREST)
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """A party's k teachers.
-
-    Attributes:
-        unit: ``record``, or ``patient`` if groups share a shard.
-        fingerprint: 32 bytes that change when the data or the settings do.
-        answer: what they say, ``class`` or ``labels``.
-    """
+    """A party's k teachers."""
 
     members: tuple[Teacher, ...]
     classes: tuple[str, ...]
-    unit: Literal["record", "patient"]
+    unit: Literal["record", "patient"]  # ``record``, or ``patient`` if groups share a shard
     schema: str
-    fingerprint: bytes
-    answer: str
+    fingerprint: bytes  # 32 bytes that change when the data or the settings do
+    answer: str  # what they say, ``class`` or ``labels``
     _takes: ImageSchema | TableSchema | EmbeddingSchema
     _key: bytes
     _kind: Kind

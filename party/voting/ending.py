@@ -29,28 +29,21 @@ _NOISE: Final = {"central": "noise by the server", "distributed": "noise by the 
 
 @dataclass(frozen=True)
 class Ending:
-    """The end of a campaign for a party.
-
-    Attributes:
-        epsilon: the campaign's cap towards the public, data-independent.
-        observer: against whom it holds.
-        votes_given: queries that this party answered for the campaign.
-        answer: what was voted for, the text of an :class:`~pate.answers.Answer`.
-        cause: why it ended before it asked for votes, a key of
-            :data:`pate.campaign.choices.EARLY_ENDS`; empty otherwise.
-    """
+    """The end of a campaign for a party."""
 
     campaign: str
     queries_asked: int
     labels_released: int
-    epsilon: float
+    epsilon: float  # the campaign's cap towards the public, data-independent
     delta: float
     unit: str
     adjacency: str
     records_vote: bool
     observer: str
-    votes_given: int
-    answer: str = CLASS
+    votes_given: int  # queries that this party answered for the campaign
+    answer: str = CLASS  # what was voted for, the text of an :class:`~pate.answers.Answer`
+    # why it ended before it asked for votes, a key of :data:`pate.campaign.choices.EARLY_ENDS`;
+    # empty otherwise
     cause: str = ""
 
     @classmethod

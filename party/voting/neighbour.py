@@ -57,18 +57,13 @@ _OPTION: Final = {CLASS: "--label", LABELS: "--labels", NUMBER: "--number"}
 
 @dataclass(frozen=True, eq=False)
 class NeighbourVotes(OfRecords):
-    """A party's records, ready to vote.
-
-    Attributes:
-        key: its secret, at most 64 bytes: decides which records of a patient vote.
-        known_by: how their file was read, in words.
-        coded: the last dense codes of all of them, by what they depend on: rounds ask for them again.
-    """
+    """A party's records, ready to vote."""
 
     records: Dataset
-    key: bytes
+    key: bytes  # its secret, at most 64 bytes: decides which records of a patient vote
     say: Callable[[str], None] = lambda _: None
-    known_by: str = ""
+    known_by: str = ""  # how their file was read, in words
+    # the last dense codes of all of them, by what they depend on: rounds ask for them again
     coded: dict[tuple[object, ...], NDArray[np.int16]] = field(default_factory=dict, repr=False)
 
     @property

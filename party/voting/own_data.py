@@ -187,25 +187,17 @@ def _none_takes_part(odd: Odd) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """How many teachers a party trains, when, and how.
-
-    Attributes:
-        teachers: k.
-        takes_wanted: whether k is what a campaign wants, if it wants a number: the owner states none.
-        later: whether they are trained only once a campaign asks for them.
-        model: kind of teacher.
-        device: for networks.
-        home: the party's state directory.
-        shown: context manager during training, which provides a callback for the number of teachers
-            done and k.
-    """
+    """How many teachers a party trains, when, and how."""
 
     teachers: int
+    # whether k is what a campaign wants, if it wants a number: the owner states none
     takes_wanted: bool = False
-    later: bool = False
+    later: bool = False  # whether they are trained only once a campaign asks for them
     model: str
     device: str
     home: Path
+    # context manager during training, which provides a callback for the number of teachers done and
+    # k
     shown: Callable[[], AbstractContextManager[Callable[[int, int], None]]]
 
     def number(self, wanted: int | None) -> int:
@@ -216,11 +208,8 @@ class Training:
 class OwnVoters:
     """The voters of a party: its teachers, its records, or either.
 
-    Attributes:
-        training: of its teachers; None: it has none.
-        records: whether its records vote in a campaign of neighbour votes.
-        encoders: received from servers; None: the file has its own, or the site's policy accepts none.
-        key: its secret that decides shards, at most 64 bytes.
+    ``training``: of its teachers; None: it has none; ``records``: whether its records vote in a
+    campaign of neighbour votes; ``key``: its secret that decides shards, at most 64 bytes.
     """
 
     def __init__(
@@ -235,6 +224,7 @@ class OwnVoters:
         encoders: Encoders | None = None,
     ) -> None:
         self._file = file
+        # received from servers; None: the file has its own, or the site's policy accepts none
         self.encoders = encoders
         self._training = training
         self._votes = records

@@ -37,48 +37,33 @@ LARGEST_COUNT: Final = 2**16
 
 @dataclass(frozen=True, kw_only=True)
 class Announced:
-    """A campaign as its server announces it: all of it is public, and never changes.
+    """A campaign as its server announces it: all of it is public, and never changes."""
 
-    Attributes:
-        id: 16 random bytes in hex.
-        aggregator: the mechanism.
-        sums: how votes are summed, and from whom they are hidden.
-        public_set: content hash of the public set, 32 bytes in hex.
-        queries: size of the public set.
-        schema: the line that describes its inputs.
-        epsilon: of all labels together, towards the public.
-        delta: of that epsilon, well below one over the number of records; 0 for neighbour votes with
-            geometric noise.
-        unit: of privacy.
-        classes: class names, in the order of the vote columns; None to take those of the parties.
-        rounds: number of rounds of labels; where records vote in rounds, number of releases.
-        vote_proofs: whether each party proves that its masked votes are well formed.
-        most_votes: where records vote, most votes of one party on one count; else None.
-        code: how votes are cast, the text of a :class:`~pate.codes.Code`; its default for teachers whose
-            votes for a class are released query by query.
-        series: name of the series of campaigns in which a unit votes once; None for none.
-        wanted_teachers: k of a party whose owner states none; None: no number is wanted.
-
-    Raises:
-        UsageError: for an invalid value, naming the field.
-    """
-
-    id: str
+    id: str  # 16 random bytes in hex
     aggregator: choices.Aggregator
+    # how votes are summed, and from whom they are hidden
     sums: SumTerms = field(metadata=in_text(flat=""))
-    public_set: str
+    public_set: str  # content hash of the public set, 32 bytes in hex
     queries: int
     schema: str
-    epsilon: float
+    epsilon: float  # of all labels together, towards the public
+    # of that epsilon, well below one over the number of records; 0 for neighbour votes with
+    # geometric noise
     delta: float
     unit: choices.Unit = "record"
+    # class names, in the order of the vote columns; None to take those of the parties
     classes: tuple[str, ...] | None = None
-    rounds: int = 1
-    vote_proofs: bool = False
+    rounds: int = 1  # number of rounds of labels; where records vote in rounds, number of releases
+    vote_proofs: bool = False  # whether each party proves that its masked votes are well formed
+    # where records vote, most votes of one party on one count; else None
     most_votes: int | None = None
     #: Omitted from the text at its default, as are the next two.
+    # how votes are cast, the text of a :class:`~pate.codes.Code`; its default for teachers whose
+    # votes for a class are released query by query
     code: str = field(default=NEAREST, metadata=in_text(omitted=True))
+    # name of the series of campaigns in which a unit votes once; None for none
     series: str | None = field(default=None, metadata=in_text(omitted=True))
+    # k of a party whose owner states none; None: no number is wanted
     wanted_teachers: int | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
@@ -119,11 +104,7 @@ class Announced:
 
     @classmethod
     def of_text(cls, text: bytes) -> Announced:
-        """Read back a text.
-
-        Raises:
-            ProtocolError: if it is no such text: each campaign has exactly one.
-        """
+        """Read back a text."""
         what = "the terms of a campaign"
         fields_ = parse(text, most=LONGEST_TEXT, error=ProtocolError, what=what)
         made = read(Announced, fields_, error=ProtocolError, what=what)

@@ -40,23 +40,10 @@ def directions_for(
     *,
     queries: int,
     parties: int,
-    classes: int | None,
-    records: int | None,
+    classes: int | None,  # m; None: a guess
+    records: int | None,  # of all parties, a guess; None: the default one
 ) -> int:
-    """Return the number of directions of a campaign.
-
-    Args:
-        epsilon: of it.
-        delta: of it.
-        unit: of privacy.
-        queries: size of the public set.
-        parties: that are expected.
-        classes: m; None: a guess.
-        records: of all parties, a guess; None: the default one.
-
-    Raises:
-        AccountingError: for an epsilon or delta that makes no sense.
-    """
+    """Return the number of directions of a campaign."""
     if unit == "party":
         length = _PARTIES * mu_from_epsilon(epsilon, delta) * parties
     else:
@@ -74,13 +61,7 @@ def teachers_for(
 ) -> int:
     """Return how many teachers a party should have: one where it is the unit.
 
-    Args:
-        epsilon: of the campaign.
-        delta: of it.
-        unit: of privacy.
-        places: K.
-        parties: that are expected.
-        classes: m; None: a guess.
+    ``classes``: m; None: a guess.
     """
     if unit == "party":
         return 1  # noise grows with them as votes do

@@ -61,38 +61,24 @@ COMPOSITIONS: Final[tuple[CompositionName, ...]] = get_args(CompositionName)
 
 @dataclass(frozen=True)
 class Guess:
-    """A coordinator's guesses, which are no terms of a campaign.
+    """A coordinator's guesses, which are no terms of a campaign."""
 
-    Attributes:
-        records: of all parties; None: the default.
-        rarest: share of the rarest class; None: unknown.
-        teachers: of all parties; None: as many at each as a party has by default.
-    """
-
-    records: int | None = None
-    rarest: float | None = None
-    teachers: int | None = None
+    records: int | None = None  # of all parties; None: the default
+    rarest: float | None = None  # share of the rarest class; None: unknown
+    teachers: int | None = None  # of all parties; None: as many at each as a party has by default
 
 
 NO_GUESS: Final = Guess()
 
 
 def check_choice(field: str, value: object, possible: Sequence[str]) -> None:
-    """Check that ``value`` is one of the possible ones.
-
-    Raises:
-        UsageError: naming the field and the possible values.
-    """
+    """Check that ``value`` is one of the possible ones."""
     if value not in possible:
         raise UsageError(f"{field} is {value!r:.40}, possible are {', '.join(possible)}")
 
 
 def check_count(field: str, value: object, least: int, most: float = math.inf) -> None:
-    """Check that ``value`` is a whole number from ``least`` to ``most``.
-
-    Raises:
-        UsageError: naming the field.
-    """
+    """Check that ``value`` is a whole number from ``least`` to ``most``."""
     # bool is an int in Python.
     if type(value) is not int or value < least:
         raise UsageError(f"{field} must be an integer of at least {least}, got {value!r:.60}")
@@ -101,11 +87,7 @@ def check_count(field: str, value: object, least: int, most: float = math.inf) -
 
 
 def check_budget(epsilon: float, delta: float, *, records_vote: bool) -> None:
-    """Check a privacy budget: delta may be 0 for neighbour votes, whose noise is then geometric.
-
-    Raises:
-        UsageError: naming epsilon or delta.
-    """
+    """Check a privacy budget: delta may be 0 for neighbour votes, whose noise is then geometric."""
     if not 0 < epsilon < math.inf:
         raise UsageError(f"epsilon must be a positive number, got {epsilon!r}")
     check_delta(delta, records_vote=records_vote)

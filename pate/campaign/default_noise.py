@@ -57,16 +57,10 @@ MARGIN: Final = Fraction(1, 2)
 
 @dataclass(frozen=True)
 class DefaultNoise:
-    """The noise on each count, as chosen by the rule.
-
-    Attributes:
-        sigma2: in votes.
-        least: the noise if the budget pays for all queries.
-        reason: the reason of the choice, in words.
-    """
+    """The noise on each count, as chosen by the rule."""
 
     sigma2: int
-    least: int
+    least: int  # the noise if the budget pays for all queries
     reason: str
 
     @property
@@ -84,24 +78,18 @@ def default_noise(
     teachers: int,
     classes: int,
     queries: int,
+    # number of queries that the budget pays for at a given noise; non-decreasing in it
     paid: Callable[[int], int],
     *,
     each: int = PLENTY,
+    # actual noise of the labels as a multiple of the charged noise: above 1 if parties add noise
+    # shares that the accounting does not rely on
     carried: float = 1.0,
 ) -> DefaultNoise:
     """Return the default noise of a campaign.
 
     >>> [default_noise(250, 10, 9000, lambda sigma2: sigma2**2 // n).sigma2 for n in (8, 12, 99)]
     [40, 49, 71]
-
-    Args:
-        teachers: M, of all parties.
-        classes: m, at least 2.
-        queries: number that may be asked.
-        paid: number of queries that the budget pays for at a given noise; non-decreasing in it.
-        each: wanted labels per class.
-        carried: actual noise of the labels as a multiple of the charged noise: above 1 if parties add
-            noise shares that the accounting does not rely on.
     """
     least = share_of(teachers, LEAST)
     lead = lead_in_sigmas(max(2, classes)) * carried  # one class is refused elsewhere

@@ -38,24 +38,15 @@ _WHAT: Final = "the terms of a campaign"
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """What a campaign comes to once its parties are known.
-
-    Attributes:
-        roster: all parties, sorted by name.
-        mechanisms: of the first round, and of all later ones if different.
-        composition: how costs add up.
-        cap: largest total cost of all answers, in that composition.
-        gate: of a gated campaign; None for any other.
-
-    Raises:
-        UsageError: for impossible values.
-    """
+    """What a campaign comes to once its parties are known."""
 
     roster: tuple[Member, ...]
+    # of the first round, and of all later ones if different
     mechanisms: tuple[Mechanism, ...] = field(metadata=in_text(kinds=MECHANISMS.values()))
     composition: choices.CompositionName
-    cap: Fraction
+    cap: Fraction  # largest total cost of all answers, in that composition
     #: Omitted from the text if there is none.
+    # of a gated campaign; None for any other
     gate: GatedBatch | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
@@ -103,8 +94,7 @@ class Settled:
     def shares(self, round_: int = 0) -> Shares | None:
         """Return the law of the noise that a party adds to each count; None: it adds none.
 
-        Args:
-            round_: of the votes, where records vote in rounds.
+        ``round_``: of the votes, where records vote in rounds.
         """
         mechanism = self.mechanisms[-1 if round_ > 1 else 0]
         return mechanism.shares if isinstance(mechanism, DistributedMechanism) else None
@@ -112,21 +102,13 @@ class Settled:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """A campaign that a server offers to a party.
+    """A campaign that a server offers to a party."""
 
-    Attributes:
-        key: (32,) bytes, the campaign's Ed25519 signing key.
-        announced: what it is.
-        settled: what follows from its roster; None before that is complete.
-        queries: number of queries of one request, 0 for joining; not in the text.
-
-    Raises:
-        ProtocolError: for impossible values.
-    """
-
-    key: bytes
+    key: bytes  # (32,) bytes, the campaign's Ed25519 signing key
     announced: Announced
+    # what follows from its roster; None before that is complete
     settled: Settled | None = field(default=None, metadata=in_text(omitted=True))
+    # number of queries of one request, 0 for joining; not in the text
     queries: int = field(default=0, metadata=in_text(absent=True))
 
     def __post_init__(self) -> None:
@@ -195,11 +177,7 @@ class Offer:
         return replace(self, announced=announced, settled=settled)
 
     def require_settled(self) -> Settled:
-        """Return what is settled.
-
-        Raises:
-            ProtocolError: before the roster is complete.
-        """
+        """Return what is settled."""
         if self.settled is None:
             raise ProtocolError(
                 "the roster of the campaign is not complete: its terms are not known"
@@ -209,13 +187,7 @@ class Offer:
     def whole_cost(self, composition: Composition, answers: int) -> Fraction:
         """Return the largest cost of some answers; where records vote in rounds, of all rounds.
 
-        Args:
-            composition: in whose currency.
-            answers: number of queries that are answered.
-
-        Raises:
-            AccountingError: if the mechanisms have no cost in it.
-            ProtocolError: if they are not known.
+        ``answers``: number of queries that are answered.
         """
         mechanisms = self.require_settled().mechanisms
         if self.announced.in_rounds:
@@ -237,11 +209,7 @@ class Offer:
 
     @property
     def worth(self) -> float | None:
-        """The epsilon of its terms at its delta, in nats; None while they are incomplete.
-
-        Raises:
-            AccountingError: for a gate with invalid parameters, or more than one batch.
-        """
+        """The epsilon of its terms at its delta, in nats; None while they are incomplete."""
         settled, delta = self.settled, self.announced.delta
         if settled is None:
             return None
@@ -256,9 +224,6 @@ class Offer:
         """Return the combined knowledge of both; ``queries`` are this one's.
 
         A class list and what is settled may be known to one of them only.
-
-        Raises:
-            RefusedError: if they contradict each other: the terms of a campaign never change.
         """
         for name, now, was in self._differences(earlier):
             raise RefusedError(
@@ -300,11 +265,7 @@ class Offer:
 
     @classmethod
     def of_text(cls, key: bytes, text: bytes) -> Offer:
-        """Read back a text, signed by ``key``.
-
-        Raises:
-            ProtocolError: if it is no offer's text: each has exactly one.
-        """
+        """Read back a text, signed by ``key``."""
         found: dict[str, Any] = parse(text, most=LONGEST_TEXT, error=ProtocolError, what=_WHAT)
         if "key" in found:
             raise ProtocolError(f"{_WHAT}: has a key besides the one that signs it")

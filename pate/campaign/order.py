@@ -17,15 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VotedRows:
-    """The queries that parties vote on; batches are cut from them in this order.
+    """The queries that parties vote on; batches are cut from them in this order."""
 
-    Attributes:
-        rows: indices into the public set, each once.
-        rounds: how often all of them are voted on, each time in this order.
-    """
-
-    rows: Sequence[int] = ()
-    rounds: int = 1
+    rows: Sequence[int] = ()  # indices into the public set, each once
+    rounds: int = 1  # how often all of them are voted on, each time in this order
 
     def __len__(self) -> int:
         return len(self.rows) * self.rounds
@@ -56,10 +51,7 @@ class VotedRows:
 def query_of_round(query: bytes, number: int, shown: bytes) -> bytes:
     """Return the hash of a query in a round: what is asked there depends on the model that is shown.
 
-    Args:
-        query: hash of the input.
-        number: of the round, from 1.
-        shown: bytes of the model; none in the first round.
+    ``shown``: bytes of the model; none in the first round.
     """
     what = hashlib.sha256(shown).digest()
     head = b"pate query of a round v1\0" + number.to_bytes(8, "big")
@@ -71,10 +63,6 @@ def public_order(campaign: str, queries: int) -> tuple[int, ...]:
 
     >>> sorted(public_order("00" * 16, 5))
     [0, 1, 2, 3, 4]
-
-    Args:
-        campaign: id, hex.
-        queries: size of the public set.
     """
     return tuple(public_ranking(campaign, queries).tolist())
 

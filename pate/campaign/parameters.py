@@ -28,26 +28,16 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """The stated parameters of a mechanism, each above 0; None where the roster determines it.
-
-    Attributes:
-        threshold: T of Confident-GNMax, in votes.
-        interactive_threshold: T of the later rounds of Interactive-GNMax, in votes by which the
-            teachers exceed the student.
-        sigma1: parameter of the threshold's noise, in votes.
-        sigma2: parameter of the noise on each count, in votes.
-        scale: parameter of LNMax's Laplace noise (1/gamma), or of geometric noise, in votes.
-        confidence: least probability at which the student's own prediction is reinforced.
-
-    Raises:
-        UsageError: for an invalid value, naming the field.
-    """
+    """The stated parameters of a mechanism, each above 0; None where the roster determines it."""
 
     threshold: Fraction | None = None
+    # T of the later rounds of Interactive-GNMax, in votes by which the teachers exceed the student
     interactive_threshold: Fraction | None = None
-    sigma1: Fraction | None = None
-    sigma2: Fraction | None = None
+    sigma1: Fraction | None = None  # parameter of the threshold's noise, in votes
+    sigma2: Fraction | None = None  # parameter of the noise on each count, in votes
+    # parameter of LNMax's Laplace noise (1/gamma), or of geometric noise, in votes
     scale: Fraction | None = None
+    # least probability at which the student's own prediction is reinforced
     confidence: Fraction | None = None
 
     def __post_init__(self) -> None:
@@ -63,11 +53,7 @@ class Parameters:
         return {name: value for name, value in found.items() if value is not None}
 
     def check(self, aggregator: Aggregator, *, distributed: bool) -> None:
-        """Check that the mechanism has these parameters.
-
-        Raises:
-            UsageError: naming one that it does not have.
-        """
+        """Check that the mechanism has these parameters."""
         for name in self.stated():
             if name not in PARAMETERS[aggregator]:
                 raise UsageError(f"{name} has no meaning for {aggregator}: leave it out")
@@ -82,9 +68,6 @@ def parameters_of(options: MechanismOptions) -> Parameters:
     """Return the parameters that the options state, checked as far as the options tell.
 
     It imports no mathematics, so that a command refuses them before it starts.
-
-    Raises:
-        UsageError: for one that is no exact number, or that the mechanism does not have.
     """
     given = {field.name: getattr(options, field.name) for field in fields(Parameters)}
     found = Parameters(
@@ -95,11 +78,7 @@ def parameters_of(options: MechanismOptions) -> Parameters:
 
 
 def exact(field: str, text: str) -> Fraction:
-    """Return the exact number given for an option, such as "40", "2.5" or "1/3".
-
-    Raises:
-        UsageError: naming the option, for anything else.
-    """
+    """Return the exact number given for an option, such as "40", "2.5" or "1/3"."""
     try:
         return Fraction(text.strip())
     except (ValueError, ZeroDivisionError) as error:

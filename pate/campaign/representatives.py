@@ -36,15 +36,8 @@ def default_number(records: int, queries: int, epsilon: float, delta: float, vot
     >>> default_number(60_000, 9_000, 0.1, 1e-5), default_number(60_000, 9_000, 0.1, 0.0)
     (229, 353)
 
-    Args:
-        records: rough number over all parties; a guess that does not depend on the data.
-        queries: size of the public set.
-        epsilon: of the campaign.
-        delta: of the campaign; 0 with geometric noise.
-        votes: most votes that one unit casts.
-
-    Raises:
-        BudgetError: if no noise gives so small an epsilon.
+    ``records``: rough number over all parties; a guess that does not depend on the data; ``delta``:
+    of the campaign; 0 with geometric noise.
     """
     sigma = least_noise(epsilon, delta, 1, votes).spread(1)
     wanted = math.floor(records / (_VOTES_PER_SIGMA * sigma))
@@ -54,13 +47,8 @@ def default_number(records: int, queries: int, epsilon: float, delta: float, vot
 def number_for(code: str, usual: int, queries: int) -> int:
     """Return the number of representatives for a code, where none is stated.
 
-    Args:
-        code: ``dense``, whose number is open, or the text of a code.
-        usual: :func:`default_number` for a public set of any size, which is that of nearest votes.
-        queries: size of the public set.
-
-    Raises:
-        UsageError: if it is no code's text.
+    ``code``: ``dense``, whose number is open, or the text of a code; ``usual``:
+    :func:`default_number` for a public set of any size, which is that of nearest votes.
     """
     if code == DENSE:
         return min(_DIRECTIONS, queries)
@@ -71,12 +59,7 @@ def number_for(code: str, usual: int, queries: int) -> int:
 def settled_code(code: str, number: int) -> Code:
     """Return the code of a campaign; ``dense`` gets as many directions as there are representatives.
 
-    Args:
-        code: ``dense``, or the text of a code.
-        number: of representatives.
-
-    Raises:
-        UsageError: if it is no code's text.
+    ``code``: ``dense``, or the text of a code.
     """
     return Code(DENSE, number) if code == DENSE and number >= 2 else code_of(code)
 
@@ -86,10 +69,8 @@ def choose(inputs: Inputs, number: int, say: Callable[[str], None]) -> tuple[int
 
     They depend only on the public set. No two of them are the same input.
 
-    Args:
-        inputs: the public set.
-        number: largest number; fewer if the public set has fewer distinct inputs.
-        say: called with progress lines; large public sets take a while.
+    ``number``: largest number; fewer if the public set has fewer distinct inputs; ``say``: called
+    with progress lines; large public sets take a while.
     """
     rows = first_of_each(inputs)
     say(f"choosing {min(number, len(rows))} representatives of {len(inputs)} public inputs")

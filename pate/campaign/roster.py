@@ -14,26 +14,16 @@ PARTY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 @dataclass(frozen=True)
 class Member:
-    """One party of the roster, as all parties know it.
-
-    Attributes:
-        name: unique within the campaign.
-        identity: its public identity key in hex, or empty if parties have none.
-        teachers: k, its number of teachers; for neighbour votes, the most votes that it casts on
-            one count.
-    """
+    """One party of the roster, as all parties know it."""
 
     name: str
-    identity: str
+    identity: str  # its public identity key in hex, or empty if parties have none
+    # k, its number of teachers; for neighbour votes, the most votes that it casts on one count
     teachers: int
 
 
 @dataclass(frozen=True)
 class RosterParty(Member):
-    """One party of the roster, as the server's ledger has it.
+    """One party of the roster, as the server's ledger has it."""
 
-    Attributes:
-        unit: which rows its shards keep together: ``record`` or ``patient``.
-    """
-
-    unit: str
+    unit: str  # which rows its shards keep together: ``record`` or ``patient``

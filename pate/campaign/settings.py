@@ -64,9 +64,6 @@ def require_sense(options: MechanismOptions) -> None:
     """Refuse options that no public set makes sense of, before one is read.
 
     Of neighbour votes most depends on the public set, so little of them is checked here.
-
-    Raises:
-        UsageError, BudgetError: as :func:`spec_of`.
     """
     if options.aggregator == "neighbour":
         parameters_of(options)
@@ -78,23 +75,13 @@ def require_sense(options: MechanismOptions) -> None:
 
 def spec_of(
     options: MechanismOptions,
-    inputs: Inputs | None,
+    inputs: Inputs | None,  # the public set; None: it is not read, see :func:`require_sense`
     *,
     say: Say = lambda _: None,
+    # returns the representatives of neighbour votes; None: choose them here
     chosen: Choose | None = None,
 ) -> CampaignSpec:
-    """Return the specification of a new campaign over a public set, from the options of its command.
-
-    Args:
-        options: of the command.
-        inputs: the public set; None: it is not read, see :func:`require_sense`.
-        say: called with progress lines.
-        chosen: returns the representatives of neighbour votes; None: choose them here.
-
-    Raises:
-        UsageError: naming the invalid option.
-        BudgetError: if no noise gives so small an epsilon.
-    """
+    """Return the specification of a new campaign over a public set, from the options of its command."""
     delta = delta_of(options.publish, options.delta)
     records_vote = options.aggregator == "neighbour"
     check_budget(options.epsilon, delta, records_vote=records_vote)
@@ -306,9 +293,6 @@ def _votes_in_rounds(options: MechanismOptions, code: str, delta: float, sums: S
 
     What asks for something else has one release: another answer or law of noise, stated noise, a series,
     a number of votes of a patient, or exact masked sums, unless a number of rounds is stated.
-
-    Raises:
-        UsageError: if it is the stated answer, and cannot be.
     """
     columns = _columns(options)
     if options.answer is not None:
@@ -359,11 +343,7 @@ def _answer_of_teachers(options: MechanismOptions) -> str:
 
 
 def _cast_by_teachers(options: MechanismOptions, queries: int, parties: int, delta: float) -> Code:
-    """Return how teachers vote, by what their votes are released as; of arrays in how many directions.
-
-    Raises:
-        UsageError: for a release that there is not, or not of such teachers.
-    """
+    """Return how teachers vote, by what their votes are released as; of arrays in how many directions."""
     release, answer = options.release or BY_LABEL, _answer_of_teachers(options)
     columns, asked = _columns(options), min(queries, options.max_queries or queries)
     if (release, answer) == (BY_LABEL, CLASS):
@@ -435,9 +415,7 @@ def _delta_of_matrix(
 def delta_of(publish: str, given: float | None) -> float:
     """Return the delta of a campaign: as given, or one that fits parties with the default policy.
 
-    Args:
-        publish: capped or gated.
-        given: the coordinator's ``--delta``, if any.
+    ``given``: the coordinator's ``--delta``, if any.
     """
     if given is not None:
         return given
@@ -463,15 +441,8 @@ def make_gate(
 ) -> GatedBatch | None:
     """Return the gated batch that uses the whole (epsilon, delta), None for a capped campaign.
 
-    Args:
-        publish: capped or gated.
-        epsilon: of the campaign.
-        delta: of the campaign.
-        order: Renyi order, or None for the one at which half of epsilon goes to the conversion.
-        share: part of the divergence at that order that the test may cost.
-
-    Raises:
-        UsageError: if an order is given for a capped campaign, or no gate gives so small an epsilon.
+    ``order``: Renyi order, or None for the one at which half of epsilon goes to the conversion;
+    ``share``: part of the divergence at that order that the test may cost.
     """
     from pate.accounting.gate import GateParameters
     from pate.errors import AccountingError

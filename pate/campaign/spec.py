@@ -46,38 +46,27 @@ _LONGEST_NAME: Final = 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignSpec(Announced):
-    """A campaign as its server plans it: what it announces, and what only the server needs.
-
-    Attributes:
-        name: chosen by the coordinator.
-        parties: the expected number of parties, or their names.
-        parameters: the stated ones of the mechanism.
-        first_round_share: share of the budget that round 1 may use if there are others.
-        max_queries: most queries that are answered in all rounds together (a label or no
-            answer), or None for no bound but the budget.
-        gate: the one batch of a gated campaign, None for a capped one.
-        representatives: where records vote, the queries at which they do, ascending rows of the public
-            set; else None.
-        votes_per_patient: where records vote, most votes of one patient at one party, 1 for records;
-            else None.
-        series_key: of a series, the public key by which parties know its server, 32 bytes in hex; None
-            in a specification that no server has stored.
-        encoder: what is said of the public encoder of the inputs, with its digest; None if there is none.
-
-    Raises:
-        UsageError: for an invalid value, naming the field.
-    """
+    """A campaign as its server plans it: what it announces, and what only the server needs."""
 
     name: str
-    parties: int | tuple[str, ...]
+    parties: int | tuple[str, ...]  # the expected number of parties, or their names
     parameters: Parameters = field(default_factory=Parameters, metadata=in_text(flat=""))
+    # share of the budget that round 1 may use if there are others
     first_round_share: Fraction = Fraction(1, 2)
+    # most queries that are answered in all rounds together (a label or no answer), or None for no
+    # bound but the budget
     max_queries: int | None = None
+    # the one batch of a gated campaign, None for a capped one
     gate: GatedBatch | None = field(default=None, metadata=in_text(flat="gate_"))
+    # where records vote, the queries at which they do, ascending rows of the public set; else None
     representatives: tuple[int, ...] | None = None
+    # where records vote, most votes of one patient at one party, 1 for records; else None
     votes_per_patient: int | None = None
     #: Omitted from the text if there is none, as is the next one.
+    # of a series, the public key by which parties know its server, 32 bytes in hex; None in a
+    # specification that no server has stored
     series_key: str | None = field(default=None, metadata=in_text(omitted=True))
+    # what is said of the public encoder of the inputs, with its digest; None if there is none
     encoder: str | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
@@ -126,11 +115,7 @@ class CampaignSpec(Announced):
 
     @classmethod
     def from_dict(cls, text: Mapping[str, Json]) -> CampaignSpec:
-        """Read back what :meth:`to_dict` made.
-
-        Raises:
-            UsageError: for an unknown, missing or invalid field.
-        """
+        """Read back what :meth:`to_dict` made."""
         fields = dict(text)
         publish = fields.pop("publish", None)
         choices.check_choice("publish", publish, choices.PUBLISH)
@@ -143,11 +128,7 @@ class CampaignSpec(Announced):
         return made
 
     def require_same(self, other: CampaignSpec) -> None:
-        """Check that a resume asks for the parameters of this campaign, its random id and its key aside.
-
-        Raises:
-            StateError: naming the first field that differs, with both values.
-        """
+        """Check that a resume asks for the parameters of this campaign, its random id and its key aside."""
         mine, asked = ({"code": NEAREST, **each.to_dict()} for each in (self, other))
         for name in mine | asked:
             if name not in ("id", "series_key") and mine.get(name) != asked.get(name):
@@ -296,11 +277,7 @@ def new_campaign_id() -> str:
 
 
 def require_size(queries: int, classes: int, what: str = "representatives") -> None:
-    """Check that a matrix is not too large for one message, and for one entry of the ledger.
-
-    Raises:
-        UsageError: if it is.
-    """
+    """Check that a matrix is not too large for one message, and for one entry of the ledger."""
     if queries > MAX_MATRIX_QUERIES or queries * classes > MAX_MATRIX:
         raise UsageError(
             f"{queries} {what} with {classes} classes are too many for one matrix: at most "

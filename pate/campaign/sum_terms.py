@@ -15,22 +15,13 @@ _MOST: Final = 2**40
 
 @dataclass(frozen=True, kw_only=True)
 class SumTerms:
-    """Who sees what of the votes, and how many parties are in each sum.
-
-    Attributes:
-        aggregation: how votes reach the server.
-        noise: who draws the noise.
-        min_parties: t, no fewer votes are ever summed.
-        colluders: c, number of parties that may collude with the server without weakening masks or
-            the noise guarantee.
-
-    Raises:
-        UsageError: for an invalid value, naming the field.
-    """
+    """Who sees what of the votes, and how many parties are in each sum."""
 
     aggregation: choices.Aggregation = "plain"
     noise: choices.NoiseSource = "central"
     min_parties: int
+    # c, number of parties that may collude with the server without weakening masks or the noise
+    # guarantee
     colluders: int = 0
 
     def __post_init__(self) -> None:
@@ -64,11 +55,7 @@ class SumTerms:
         return self.min_parties - self.colluders
 
     def check_roster(self, parties: int) -> None:
-        """Check that a roster of ``parties`` parties can have these sums.
-
-        Raises:
-            UsageError: if it is too small, or a masked sum of it would hide nothing.
-        """
+        """Check that a roster of ``parties`` parties can have these sums."""
         if self.min_parties > parties:
             raise UsageError(f"min_parties is {self.min_parties} of {parties} parties")
         if self.masked:

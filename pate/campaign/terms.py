@@ -81,19 +81,13 @@ def resolve(
     (a stricter check). Noise is that of :func:`noise_of` if none is stated, else the papers' shares; see
     :mod:`pate.campaign.default_noise`.
 
-    Args:
-        spec: of the campaign.
-        teachers: M, of the whole roster.
-        votes_per_unit: k, how many teachers one unit may reach.
-        classes: m; None: as many as the specification states.
-
-    Returns:
-        One mechanism; with several rounds whose mechanisms differ that of round 1 and that of all later ones.
-
-    Raises:
-        UsageError: for parameters that make no sense together.
-
     Source: Papernot et al. 2017, section 4; Papernot et al. 2018, Table 1 and Algorithm 2.
+
+    ``votes_per_unit``: k, how many teachers one unit may reach; ``classes``: m; None: as many as
+    the specification states.
+
+    Returns one mechanism; with several rounds whose mechanisms differ that of round 1 and that of
+    all later ones.
     """
     picked = noise_of(spec, teachers, votes_per_unit, classes)
     return _with_noise(spec, teachers, votes_per_unit, picked.factor if picked else Fraction(1))
@@ -109,11 +103,7 @@ def noise_of(
 
     Arguments are those of :func:`resolve`.
 
-    Returns:
-        None if noise is stated, or the rule is not for such a campaign.
-
-    Raises:
-        UsageError: for parameters that make no sense together.
+    Returns none if noise is stated, or the rule is not for such a campaign.
     """
     check_count("number of teachers", teachers, 1)
     stated = spec.parameters.stated()
@@ -198,10 +188,6 @@ def matrix_mechanism(spec: CampaignSpec, votes_per_unit: int) -> MatrixMechanism
     The noise is ``sigma2`` or ``scale`` if one is stated, else the least that epsilon allows, since there
     is only one release: geometric at delta 0, else Gaussian. A label needs a margin of
     :func:`clear_margin` unless it is stated; several labels, or a number, have none.
-
-    Raises:
-        UsageError: for parameters that make no sense.
-        BudgetError: if no noise gives so small an epsilon.
     """
     code = spec.code
     adjacency = adjacency_for(code_of(code), spec.unit)
@@ -238,9 +224,6 @@ def round_mechanisms(spec: CampaignSpec, votes_per_unit: int) -> tuple[MatrixMec
     """Return the mechanisms of records that vote in rounds: of the class counts, and of all residuals.
 
     The noise of each is the least that its part of mu^2 allows.
-
-    Raises:
-        BudgetError: if no noise gives so small an epsilon.
     """
     honest = spec.sums.honest if spec.sums.distributed else 1
     shares = least_shares_of_rounds(
@@ -264,12 +247,6 @@ def voted_rows(
     shares each vote shows the server a noisy histogram, answered or not: then it is only as many
     queries as the budget pays for, the first in public order, so that the server learns no more than
     the public may.
-
-    Args:
-        spec: of the campaign.
-        mechanisms: of all rounds.
-        composition: how costs add up.
-        cap: their largest total.
     """
     if spec.representatives is not None:
         return VotedRows(spec.representatives, spec.rounds)
@@ -296,11 +273,7 @@ def stated_as(mechanism: Mechanism, field: str) -> str:
 
 
 def composition_of(spec: CampaignSpec, mechanisms: Sequence[Mechanism]) -> Composition:
-    """Return how costs add up: the gate's own way, or the tightest one that supports all events.
-
-    Raises:
-        UsageError: for a gate over noise that is too narrow for its bound.
-    """
+    """Return how costs add up: the gate's own way, or the tightest one that supports all events."""
     events = [event for each in mechanisms for event in each.worst]
     if spec.gate is None:
         return tightest(events)
@@ -321,9 +294,6 @@ def budget(
 
     It is the total that converts to (epsilon, delta), or the worst cost of all queries that may be
     answered if that is less. Both are fixed before the first answer, so either may be stated.
-
-    Raises:
-        BudgetError: if not a single query fits.
     """
     if spec.gate is not None:
         cap = composition.budget(spec.epsilon, spec.delta)
@@ -353,24 +323,11 @@ def check_mechanisms(
     sums: SumTerms,
     *,
     unit: str,
-    records_vote: bool,
+    records_vote: bool,  # whether records vote instead of teachers
     most_teachers: int,
     code: str = NEAREST,
 ) -> None:
-    """Check mechanisms against the other terms that a party receives.
-
-    Args:
-        mechanisms: of all rounds.
-        sums: how votes are summed.
-        unit: unit of privacy.
-        records_vote: whether records vote instead of teachers.
-        most_teachers: of one party.
-        code: how votes are cast.
-
-    Raises:
-        UsageError: if there are none, or they have other votes, other noise, or are charged for
-            fewer votes than one unit may change.
-    """
+    """Check mechanisms against the other terms that a party receives."""
     if not mechanisms:
         raise UsageError("a campaign needs a mechanism")
     several = not records_vote and code != NEAREST
@@ -423,19 +380,7 @@ def recorded_terms(
 ) -> Composition:
     """Check the terms that a ledger records against its specification and roster.
 
-    Args:
-        spec: of the campaign.
-        parties: the roster.
-        mechanisms: as recorded.
-        composition: name, as recorded.
-        cap: as recorded.
-
-    Returns:
-        How the costs of the campaign add up.
-
-    Raises:
-        LedgerError: for mechanisms or a composition that do not follow from the specification.
-        BudgetError: for a cap that converts to more than its epsilon.
+    Returns how the costs of the campaign add up.
     """
     votes = votes_per_unit(spec, parties)
     if len(mechanisms) != (2 if spec.interactive or spec.in_rounds else 1):

@@ -32,32 +32,22 @@ _DAMAGED: Final = "it was cut off or altered on its way; get it again"
 
 
 class Envelope:
-    """An open envelope whose bytes were all checked once.
-
-    Attributes:
-        manifest: its head.
-        digest: SHA-256 of the file, 32 bytes, as ``sha256sum`` prints it.
-        size: of the file, bytes.
-    """
+    """An open envelope whose bytes were all checked once."""
 
     def __init__(self, file: BinaryIO, manifest: Manifest, start: int, digest: bytes) -> None:
         self._file = file
         self.manifest = manifest
-        self.digest = digest
+        self.digest = digest  # SHA-256 of the file, 32 bytes, as ``sha256sum`` prints it
         self._starts = [start]
         for part in manifest.parts:
             self._starts.append(self._starts[-1] + part.size)
-        self.size = self._starts[-1]
+        self.size = self._starts[-1]  # of the file, bytes
 
     def __len__(self) -> int:
         return len(self.manifest.parts)
 
     def message(self, at: int) -> bytes:
-        """Return one message.
-
-        Raises:
-            ProtocolError: if the file was altered after it was opened.
-        """
+        """Return one message."""
         part = self.manifest.parts[at]
         self._file.seek(self._starts[at])
         content = self._file.read(part.size)
@@ -76,14 +66,8 @@ def opened(path: Path, admit: Callable[[Manifest], object] = lambda _: None) -> 
 
     Whose signature it bears is checked; whether that is the right signer, the caller must check.
 
-    Args:
-        path: of the file.
-        admit: called with the manifest before any message is read; it raises ProtocolError to refuse
-            what need not be read.
-
-    Raises:
-        DataError: if it cannot be read, or is not an ordinary file.
-        ProtocolError: if it is not an envelope, or not a whole one.
+    ``admit``: called with the manifest before any message is read; it raises ProtocolError to
+    refuse what need not be read.
     """
     try:
         # A pipe would never end; a link may lead anywhere.
@@ -108,14 +92,7 @@ def write(
 ) -> None:
     """Write an envelope, durably: it appears whole, or not at all.
 
-    Args:
-        path: of the file.
-        manifest: of the messages.
-        key: signs it; its public half is in the manifest.
-        messages: as in the manifest.
-
-    Raises:
-        DiskError: if it cannot be written.
+    ``key``: signs it; its public half is in the manifest.
     """
     # A carrier must be able to read it: an answer is sealed, a request holds nothing private.
     write_file(path, _content(manifest, key, messages), mode=0o644)
@@ -144,11 +121,7 @@ def _content(
 
 
 def _checked(file: BinaryIO, size: int, admit: Callable[[Manifest], object]) -> Envelope:
-    """Return the envelope in a file, with every byte read once and compared.
-
-    Raises:
-        ProtocolError: otherwise.
-    """
+    """Return the envelope in a file, with every byte read once and compared."""
     if size > MOST_BYTES + MOST_MANIFEST + len(FIRST_LINE) + SIGNATURE_LINE:
         raise ProtocolError("it is too large for an envelope")
     if file.read(len(FIRST_LINE)) != FIRST_LINE:

@@ -48,15 +48,10 @@ _CAMPAIGN: Final = re.compile("[0-9a-f]{32}", re.ASCII)
 
 @dataclass(frozen=True)
 class Part:
-    """One message of an envelope.
+    """One message of an envelope."""
 
-    Attributes:
-        size: in bytes.
-        digest: SHA-256, 32 bytes.
-    """
-
-    size: int
-    digest: bytes
+    size: int  # in bytes
+    digest: bytes  # SHA-256, 32 bytes
 
     @classmethod
     def of(cls, message: bytes) -> Self:
@@ -66,32 +61,21 @@ class Part:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What an envelope says of itself.
-
-    Attributes:
-        campaign: its id, hex.
-        direction: ``for`` a party, with requests; ``from`` a party, with replies.
-        party: its name.
-        number: of the envelope among those of the campaign for this party, from 1; an answer has
-            that of the envelope that it answers.
-        answers: SHA-256 of the file that it answers, 32 bytes; empty in a request.
-        until: when the party stops answering it, UTC, as in 2026-12-24T18:00:00Z; empty: never.
-        key: Ed25519 public key of the signer: the campaign's, or the party's identity; 32 bytes.
-        seal: X25519 public key, 32 bytes: in a request that to which the answer is sealed, in an
-            answer the sender's, of this file only.
-        parts: the messages, in order.
-
-    Raises:
-        ProtocolError: if a field is out of bounds.
-    """
+    """What an envelope says of itself."""
 
     campaign: str
+    # ``for`` a party, with requests; ``from`` a party, with replies
     direction: Literal["for", "from"]
     party: str
+    # of the envelope among those of the campaign for this party, from 1; an answer has that of the
+    # envelope that it answers
     number: int
-    answers: bytes
-    until: str
+    answers: bytes  # SHA-256 of the file that it answers, 32 bytes; empty in a request
+    until: str  # when the party stops answering it, UTC, as in 2026-12-24T18:00:00Z; empty: never
+    # Ed25519 public key of the signer: the campaign's, or the party's identity; 32 bytes
     key: bytes
+    # X25519 public key, 32 bytes: in a request that to which the answer is sealed, in an answer the
+    # sender's, of this file only
     seal: bytes
     parts: tuple[Part, ...]
 
@@ -130,12 +114,7 @@ class Manifest:
     def read(cls, line: bytes, signature: bytes) -> Self:
         """Return the manifest in a line.
 
-        Args:
-            line: with its end.
-            signature: by the key that the manifest names, 64 bytes.
-
-        Raises:
-            ProtocolError: if it is none, has another text than its own, or is not signed.
+        ``signature``: by the key that the manifest names, 64 bytes.
         """
         fields = parse(line, most=MOST_MANIFEST, error=ProtocolError, what="an envelope")
         made = read(cls, fields, error=ProtocolError, what="an envelope")
@@ -157,11 +136,7 @@ class Manifest:
 
 
 def date_of(text: str) -> datetime:
-    """Return the time of ``until``.
-
-    Raises:
-        ProtocolError: if it is none in that form.
-    """
+    """Return the time of ``until``."""
     try:
         found = datetime.strptime(text, _DATE).replace(tzinfo=UTC)
     except ValueError:

@@ -32,25 +32,15 @@ TAG_BYTES: Final = 16
 def seal(own: KeyPair, to: bytes, about: bytes, messages: Sequence[bytes]) -> list[bytes]:
     """Return the messages, sealed.
 
-    Args:
-        own: the sender's pair, of this file only: then no nonce is used twice under one key.
-        to: the recipient's public key, 32 bytes.
-        about: the manifest without its messages.
-        messages: of the file, in order.
-
-    Raises:
-        ProtocolError: if the recipient's key is of low order.
+    ``own``: the sender's pair, of this file only: then no nonce is used twice under one key;
+    ``to``: the recipient's public key, 32 bytes.
     """
     cipher = ChaCha20Poly1305(_key(own.agree(to, "the server"), own.public, to, about))
     return [cipher.encrypt(_nonce(at), each, None) for at, each in enumerate(messages)]
 
 
 def unseal(own: KeyPair, manifest: Manifest, at: int, sealed: bytes) -> bytes:
-    """Return one message of a file that was sealed to ``own``.
-
-    Raises:
-        ProtocolError: if it does not open.
-    """
+    """Return one message of a file that was sealed to ``own``."""
     sender = manifest.seal
     key = _key(own.agree(sender, manifest.party), sender, own.public, manifest.about)
     try:

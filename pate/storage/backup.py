@@ -42,17 +42,11 @@ _PART: Final = 2**20
 
 @dataclass(frozen=True)
 class Copy(Generic[Found]):
-    """The content of a verified copy of a ledger.
+    """The content of a verified copy of a ledger."""
 
-    Attributes:
-        ledger: its identifier: a campaign's id; empty for a party's.
-        head: its last entry.
-        found: further content, depending on the role.
-    """
-
-    ledger: str
+    ledger: str  # its identifier: a campaign's id; empty for a party's
     head: Head
-    found: Found
+    found: Found  # further content, depending on the role
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -101,25 +95,17 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 def back_up(
     folder: Path,
-    out: Path,
-    contents: Contents,
-    look: Callable[[Path], Copy[Found]],
+    out: Path,  # the folder to make, with its parent if needed
+    contents: Contents,  # allowed content of a backup. Only its ledger is required
+    look: Callable[[Path], Copy[Found]],  # verifies a copy of the ledger and returns its content
     *,
-    key: Ed25519PrivateKey | None,
+    key: Ed25519PrivateKey | None,  # of the role's identity, to sign with; None if it has none
+    # copies the ledger from one path to another
     copy_ledger: Callable[[Path, Path], None] = copy_database,
 ) -> tuple[dict[str, object], Found]:
     """Copy a role's files, also while it writes them, verify the copy, and describe it.
 
-    Args:
-        folder: of the files.
-        out: the folder to make, with its parent if needed.
-        contents: allowed content of a backup. Only its ledger is required.
-        look: verifies a copy of the ledger and returns its content.
-        key: of the role's identity, to sign with; None if it has none.
-        copy_ledger: copies the ledger from one path to another.
-
-    Returns:
-        The manifest as written, the folder's name, and the result of ``look``.
+    Returns the manifest as written, the folder's name, and the result of ``look``.
     """
     with new_folder(out) as draft:
         # The ledger first: files that an entry relies on are durable before the entry, so the copy
@@ -150,23 +136,17 @@ def back_up(
 class Restore:
     """A backup to restore.
 
-    Attributes:
-        manifest: of the backup; its role, files and signer are checked.
-
-    Args:
-        place: of the backup.
-        contents: its allowed content.
-        own: the identity of the role here, None if it has none.
-        signed_by: the public key (hex) that must have signed it, for example an earlier one; None:
-            ``own``, or any key if there is none.
+    ``manifest``: of the backup; its role, files and signer are checked.
     """
 
     def __init__(
         self,
         place: Path,
         contents: Contents,
-        own: Ed25519PrivateKey | None,
+        own: Ed25519PrivateKey | None,  # the identity of the role here, None if it has none
         *,
+        # the public key (hex) that must have signed it, for example an earlier one; None: ``own``,
+        # or any key if there is none
         signed_by: str | None,
     ) -> None:
         self._place, self._contents = place, contents
@@ -204,18 +184,13 @@ class Restore:
     def fill(
         self,
         draft: Path,
+        # verifies a copy of the ledger, which must have ``known``, and returns its content
         look: Callable[[Path, Sequence[Head]], Copy[Found]],
-        *known: Head | None,
+        *known: Head | None,  # entries that the ledger must have; None: none
     ) -> Found:
         """Copy the backup's files to an empty folder, and verify all of them.
 
-        Args:
-            draft: the folder.
-            look: verifies a copy of the ledger, which must have ``known``, and returns its content.
-            known: entries that the ledger must have; None: none.
-
-        Returns:
-            The result of ``look``.
+        Returns the result of ``look``.
         """
         for name, expected in self.manifest.files.items():
             saved = self._place / name

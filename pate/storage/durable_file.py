@@ -28,29 +28,17 @@ class DurableFile:
 
     A connection lives as long as its transaction, so any thread may use it. Readers see the last
     commit, and never wait for a writer.
-
-    Args:
-        path: the file; made with its tables if it is absent, unless ``read_only``.
-        schema: statements that create the tables of an empty file.
-        application_id: identifies this kind of file.
-        damaged: the error for a damaged or foreign file.
-        read_only: open for reading, also while another process writes.
-        overwrite: whether deleted content is overwritten in the file, and not only unlinked.
-
-    Raises:
-        DiskError: if it cannot be made or read.
-        StateError: if it is absent and ``read_only``, another process has locked it, or another version
-            has written it.
     """
 
     def __init__(
         self,
-        path: Path,
-        schema: tuple[str, ...],
+        path: Path,  # the file; made with its tables if it is absent, unless ``read_only``
+        schema: tuple[str, ...],  # statements that create the tables of an empty file
         application_id: int,
         *,
-        damaged: type[PateError] = StateError,
-        read_only: bool = False,
+        damaged: type[PateError] = StateError,  # the error for a damaged or foreign file
+        read_only: bool = False,  # open for reading, also while another process writes
+        # whether deleted content is overwritten in the file, and not only unlinked
         overwrite: bool = False,
     ) -> None:
         self._overwrite = overwrite
@@ -80,12 +68,7 @@ class DurableFile:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """One durable transaction: committed when the block ends, undone if it raises.
-
-        Raises:
-            DiskError: if it cannot be made durable.
-            StateError: if another process locks the file for too long.
-        """
+        """One durable transaction: committed when the block ends, undone if it raises."""
         with self._translated(), self._transaction("BEGIN IMMEDIATE") as db:
             yield db
 
@@ -129,22 +112,14 @@ def of_another_version(what: str, found: int, known: int) -> str:
 
 
 def make_file(
-    path: Path,
+    path: Path,  # of the file, which does not exist
     application_id: int,
     fill: Callable[[sqlite3.Connection], object],
     *,
-    damaged: type[PateError] = StateError,
+    damaged: type[PateError] = StateError,  # the error for a log without its file
     drafted: Callable[[], object] = lambda: None,
 ) -> None:
-    """Create a file atomically: fill it under another name, then rename it.
-
-    Args:
-        path: of the file, which does not exist.
-        application_id: identifies this kind of file.
-        fill: writes it, in one transaction.
-        damaged: the error for a log without its file.
-        drafted: called between the two.
-    """
+    """Create a file atomically: fill it under another name, then rename it."""
     if (orphan := path.with_name(path.name + "-wal")).exists():
         # SQLite would replay the orphan's pages into the new file.
         raise damaged(f"{orphan} belongs to a missing file; restore that file or remove this one")

@@ -46,13 +46,8 @@ class Transaction(Protocol):
 def append(db: Transaction, entry: Entry, rows: Iterable[Row] = ()) -> None:
     """Write an entry, and the rows of other tables that belong to it.
 
-    Args:
-        db: the transaction; once it is committed, the entry is durable.
-        entry: the next one.
-        rows: that the chain commits to; their column ``entry`` is filled in.
-
-    Raises:
-        StateError: if its predecessor is not the last entry.
+    ``db``: the transaction; once it is committed, the entry is durable; ``rows``: that the chain
+    commits to; their column ``entry`` is filled in.
     """
     if (last_head(db) or Head(0, entry.previous)) != Head(entry.seq - 1, entry.previous):
         raise StateError("the ledger was written by another process; stop that one")
@@ -72,15 +67,7 @@ def each_row(
 ) -> Iterator[Any]:
     """Yield the rows of a table, a few in memory at a time.
 
-    Args:
-        db: the transaction.
-        table: its name.
-        columns: wanted; the first is the table's key, a number, by which rows come in order.
-        where: a condition, in SQL.
-        values: in it.
-
-    Raises:
-        LedgerError: if a damaged file returns them out of order.
+    ``columns``: wanted; the first is the table's key, a number, by which rows come in order.
     """
     key, after = columns[0], tuple[Any, ...]()
     while True:
@@ -104,10 +91,7 @@ def each_entry(
 ) -> Iterator[Entry]:
     """Yield the stored entries of a chain, unchecked, a few at a time.
 
-    Args:
-        db: the transaction.
-        least: number of the first entry wanted; at 1 all are, whatever their numbers.
-        kinds: which kinds; None for all.
+    ``least``: number of the first entry wanted; at 1 all are, whatever their numbers.
     """
     conditions, values = [], list[Any]()
     if least > 1:
@@ -127,11 +111,7 @@ def last_head(db: Transaction) -> Head | None:
 
 
 def require_entry(db: Transaction, head: Head) -> None:
-    """Check that a verified chain has an entry that is known from elsewhere.
-
-    Raises:
-        LedgerError: if not: entries were truncated, or it is another ledger.
-    """
+    """Check that a verified chain has an entry that is known from elsewhere."""
     row = db.execute("SELECT digest FROM entries WHERE seq = ?", (head.seq,)).fetchone()
     if row is None:
         last = last_head(db)
@@ -152,15 +132,7 @@ def append_only(table: str, said: str) -> tuple[str, ...]:
 
 
 def check_schema(db: Transaction, wanted: Collection[str]) -> None:
-    """Check that a SQLite file has exactly the tables and triggers of an append-only ledger.
-
-    Args:
-        db: a connection to it.
-        wanted: the statements that create them.
-
-    Raises:
-        LedgerError: otherwise.
-    """
+    """Check that a SQLite file has exactly the tables and triggers of an append-only ledger."""
     rows = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
     found = {(name.casefold(), _named(sql)[1]) for name, sql in rows}
     if odd := found ^ set(map(_named, wanted)):

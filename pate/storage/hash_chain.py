@@ -29,37 +29,24 @@ def canonical(body: object) -> str:
 
 @dataclass(frozen=True)
 class Head:
-    """The last entry of a chain: stored elsewhere, it reveals truncation.
-
-    Attributes:
-        seq: number of entries.
-        digest: (32,) bytes, of the last one.
-    """
+    """The last entry of a chain: stored elsewhere, it reveals truncation."""
 
     seq: int
-    digest: bytes
+    digest: bytes  # (32,) bytes, of the last one
 
     def __str__(self) -> str:
         return f"{self.seq}:{self.digest.hex()}"
 
     @classmethod
     def parse(cls, text: str) -> Head:
-        """Read back what ``str`` made.
-
-        Raises:
-            LedgerError: if it is not a head.
-        """
+        """Read back what ``str`` made."""
         if not (found := _HEAD.fullmatch(text)):
             raise LedgerError(f"{text!r:.120} is not a ledger head (number:digest)")
         return cls(int(found[1]), bytes.fromhex(found[2]))
 
     @classmethod
     def given(cls, text: str | None) -> Head | None:
-        """Return the head given with --head, None if there is none.
-
-        Raises:
-            UsageError: if it is not a head.
-        """
+        """Return the head given with --head, None if there is none."""
         try:
             return None if text is None else cls.parse(text.strip())
         except LedgerError as error:
@@ -68,23 +55,14 @@ class Head:
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of a ledger.
-
-    Attributes:
-        seq: from 1, without gaps.
-        kind: one of its ledger's kinds.
-        body: canonical JSON of an object.
-        previous: (32,) bytes, digest of the entry before, the chain's genesis for the first.
-        digest: (32,) bytes, SHA-256 over all other fields.
-        written_at: UTC time, ISO 8601; recorded, not relied upon.
-    """
+    """One row of a ledger."""
 
     seq: int
     kind: str
     body: str
-    previous: bytes
-    digest: bytes
-    written_at: str
+    previous: bytes  # (32,) bytes, digest of the entry before, the chain's genesis for the first
+    digest: bytes  # (32,) bytes, SHA-256 over all other fields
+    written_at: str  # UTC time, ISO 8601; recorded, not relied upon
 
     @property
     def head(self) -> Head:
@@ -95,9 +73,8 @@ class Entry:
 class Chain:
     """The chain of one kind of ledger.
 
-    Args:
-        tag: domain separation from other kinds of ledgers.
-        genesis: the text whose hash the first entry follows.
+    ``tag``: domain separation from other kinds of ledgers; ``genesis``: the text whose hash the
+    first entry follows.
     """
 
     def __init__(self, tag: bytes, genesis: bytes) -> None:
@@ -112,11 +89,7 @@ class Chain:
         return Entry(seq, kind, text, head.digest, digest, written_at)
 
     def check(self, entry: Entry, head: Head) -> dict[str, Json]:
-        """Check number, link, digest and form of an entry, and return its body.
-
-        Raises:
-            LedgerError: if this is not the entry that follows ``head``.
-        """
+        """Check number, link, digest and form of an entry, and return its body."""
         seq = head.seq + 1
         if entry.seq != seq:
             raise LedgerError(f"entry {seq} is missing: found {entry.seq} in its place")

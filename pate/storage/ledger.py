@@ -29,27 +29,15 @@ State = TypeVar("State")
 
 
 class Step(ABC, Generic[State]):
-    """What one entry records; its fields are the body, in their text form.
-
-    Attributes:
-        kind: of the entry.
-        aside: fields that are not in the body but in rows of other tables, to which the body commits.
-    """
+    """What one entry records; its fields are the body, in their text form."""
 
     kind: ClassVar[str]
+    # fields that are not in the body but in rows of other tables, to which the body commits
     aside: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def follow(self, state: State, at: Entry) -> State:
-        """Return the state after this step; where the rule refuses it, the state is unchanged.
-
-        Args:
-            state: before it.
-            at: the entry that records it.
-
-        Raises:
-            PateError: if it may not follow.
-        """
+        """Return the state after this step; where the rule refuses it, the state is unchanged."""
 
     def body(self) -> dict[str, Json]:
         """Return the body of its entry."""
@@ -71,12 +59,7 @@ class Step(ABC, Generic[State]):
 
 
 class Rules(Generic[State]):
-    """The rules of one sort of ledger.
-
-    Args:
-        chain: that its entries are linked by.
-        kinds: of its entries.
-    """
+    """The rules of one sort of ledger."""
 
     def __init__(self, chain: Chain, *kinds: type[Step[Any]]) -> None:
         self.chain = chain
@@ -105,13 +88,7 @@ class Rules(Generic[State]):
     ) -> tuple[State, Head]:
         """Return the state after all entries of a ledger, and its head.
 
-        Args:
-            state: of an empty ledger.
-            entries: all of them.
-            db: with the rows of other tables; None if no rule reads them.
-
-        Raises:
-            LedgerError: if an entry is invalid in its place.
+        ``db``: with the rows of other tables; None if no rule reads them.
         """
         head = self.chain.start
         for entry in entries:
@@ -143,28 +120,17 @@ class Store(Protocol):
 
 
 class Log(Generic[State]):
-    """An open ledger: its state, and its next entry. The caller sees to one thread at a time.
-
-    Attributes:
-        head: the last entry.
-
-    Args:
-        store: where it is.
-        rules: its rules.
-        found: its state and its head, as read from the store.
-        now: returns the time of an entry.
-        written: the failpoint between an entry and its commit.
-        again: reads state and head once more; None: after a failed write nothing more is written.
-    """
+    """An open ledger: its state, and its next entry. The caller sees to one thread at a time."""
 
     def __init__(
         self,
         store: Store,
         rules: Rules[State],
-        found: tuple[State, Head],
+        found: tuple[State, Head],  # its state and its head, as read from the store
         *,
         now: Callable[[], str],
-        written: str,
+        written: str,  # the failpoint between an entry and its commit
+        # reads state and head once more; None: after a failed write nothing more is written
         again: Callable[[], tuple[State, Head]] | None = None,
     ) -> None:
         self._store, self._rules = store, rules
@@ -182,12 +148,7 @@ class Log(Generic[State]):
         return self._state
 
     def append(self, step: Step[Any]) -> State:
-        """Write the entry of a step durably if the rules allow it, and return the state after it.
-
-        Raises:
-            PateError: if the rules refuse it; then nothing has changed.
-            DiskError, StateError, UnreachableError: if it cannot be made durable.
-        """
+        """Write the entry of a step durably if the rules allow it, and return the state after it."""
         before = self.state
         if self._unknown:
             raise StateError("the ledger is closed, or a write has failed: open it again")

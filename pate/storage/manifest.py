@@ -49,41 +49,27 @@ Role: TypeAlias = Literal["server", "party"]
 
 @dataclass(frozen=True)
 class Contents:
-    """The allowed content of a role's backup. Nothing else is copied or restored.
-
-    Attributes:
-        role: of the backups.
-        ledger: name of the ledger, which every backup has.
-        files: the most bytes of each file, by name, the ledger included. Files that entries rely on
-            come after the ledger: files are copied in this order and restored in the opposite one,
-            so that a copy has the files that its entries rely on.
-    """
+    """The allowed content of a role's backup. Nothing else is copied or restored."""
 
     role: Role
-    ledger: str
+    ledger: str  # name of the ledger, which every backup has
+    # the most bytes of each file, by name, the ledger included. Files that entries rely on come
+    # after the ledger: files are copied in this order and restored in the opposite one, so that a
+    # copy has the files that its entries rely on
     files: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The manifest of a backup. Only the chain proves the last entry of the ledger.
-
-    Attributes:
-        role: of the ledger.
-        name: of the campaign or the party; not safe in a path until it is checked.
-        ledger: its identifier: a campaign's id; empty for a party's.
-        head: the copy's last entry, ``number:digest``.
-        made_at: when it was taken, UTC, ISO 8601; shown, not relied upon.
-        files: SHA-256 of each file, hex, by name.
-        signer: the Ed25519 public key that signed it, hex; empty for a trial, which has no key.
-    """
+    """The manifest of a backup. Only the chain proves the last entry of the ledger."""
 
     role: Role
-    name: str
-    ledger: str
-    head: str
-    made_at: str
+    name: str  # of the campaign or the party; not safe in a path until it is checked
+    ledger: str  # its identifier: a campaign's id; empty for a party's
+    head: str  # the copy's last entry, ``number:digest``
+    made_at: str  # when it was taken, UTC, ISO 8601; shown, not relied upon
     files: Mapping[str, str]
+    # the Ed25519 public key that signed it, hex; empty for a trial, which has no key
     signer: str = ""
 
     @property
@@ -95,13 +81,9 @@ class Manifest:
 def write_manifest(folder: Path, made: Manifest, key: Ed25519PrivateKey | None) -> Manifest:
     """Sign a manifest and write it into the backup.
 
-    Args:
-        folder: of the backup.
-        made: the manifest, unsigned.
-        key: of the role's identity, None if it has none.
+    ``key``: of the role's identity, None if it has none.
 
-    Returns:
-        The manifest as written.
+    Returns the manifest as written.
     """
     signer = "" if key is None else key.public_key().public_bytes_raw().hex()
     # A name that cannot be displayed is not needed: a restore is given the path.

@@ -35,13 +35,7 @@ def connect(path: Path) -> sqlite3.Connection:
 def make_durable(link: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
     """Configure a connection: a write-ahead log, and a commit that is on the disk when it returns.
 
-    Args:
-        link: to the file, fresh.
-        path: of the file, for the message.
-        read_only: configure nothing; another process configured the file.
-
-    Raises:
-        StateError: if the disk does not support a write-ahead log, as some network disks.
+    ``read_only``: configure nothing; another process configured the file.
     """
     if read_only:
         link.execute("PRAGMA query_only = ON")
@@ -63,14 +57,7 @@ def make_durable(link: sqlite3.Connection, path: Path, *, read_only: bool) -> No
 
 @contextmanager
 def translated(path: object, damaged: type[PateError]) -> Iterator[None]:
-    """Translate errors of SQLite and of the file system on ``path``.
-
-    Raises:
-        DiskError: if the disk is full, read-only, failing, or closed to this user.
-        StateError: if another process has locked the file, or it is a folder.
-        PateError: of the type ``damaged``, if the file is damaged, or a rule of its tables was
-            broken.
-    """
+    """Translate errors of SQLite and of the file system on ``path``."""
     try:
         yield
     except sqlite3.Error as error:

@@ -52,22 +52,12 @@ def default_folder() -> Path:
 
 
 def cached_table(
-    mu: float,
-    orders: ArrayLike,
-    folder: Path | None = None,
+    mu: float,  # as for :func:`pate.accounting.bounds.theorem6_plus.rdp`
+    orders: ArrayLike,  # (orders,) Renyi orders
+    folder: Path | None = None,  # of the tables; default: :func:`default_folder`
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Table:
-    """Return the table of Theorem 6+ for ``mu`` and ``orders``, from disk or built now.
-
-    Args:
-        mu: as for :func:`pate.accounting.bounds.theorem6_plus.rdp`.
-        orders: (orders,) Renyi orders.
-        folder: of the tables; default: :func:`default_folder`.
-        progress: called as by :meth:`Table.build`.
-
-    Raises:
-        AccountingError: for a mu or an order that makes no sense.
-    """
+    """Return the table of Theorem 6+ for ``mu`` and ``orders``, from disk or built now."""
     mu, checked = check_positive(mu, "mu"), check_orders(orders)
     key = _key(mu, checked.tolist())
     folder = default_folder() if folder is None else folder
@@ -128,11 +118,7 @@ def _read(path: Path, key: bytes) -> Table | None:
 
 
 def _own_file(path: Path) -> bytes:
-    """Return the bytes of a regular file that only this user can write.
-
-    Raises:
-        OSError: if it is not there, or is something else.
-    """
+    """Return the bytes of a regular file that only this user can write."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123  (of a descriptor)
         found = os.fstat(file.fileno())
         own = found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

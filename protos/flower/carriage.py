@@ -43,9 +43,7 @@ SMALL: Final = 2**18
 def pack(body: bytes, *, as_array: bool = False) -> RecordDict:
     """Wrap ``body`` as the only content of a Flower message.
 
-    Args:
-        body: what to wrap.
-        as_array: for peers that may read only arrays.
+    ``as_array``: for peers that may read only arrays.
     """
     if len(body) <= SMALL and not as_array:
         return RecordDict({_KEY: ConfigRecord({_KEY: body})})
@@ -61,12 +59,8 @@ def is_array(record: RecordDict) -> bool:
 def unpack(record: RecordDict, limit: int = MAX_MESSAGE) -> bytes:
     """Return the body that :func:`pack` wrapped.
 
-    Args:
-        record: the content of a message from the network.
-        limit: largest body that is accepted, in bytes.
-
-    Raises:
-        ProtocolError: if the record is not exactly one value of ours, or is larger than ``limit``.
+    ``record``: the content of a message from the network; ``limit``: largest body that is accepted,
+    in bytes.
     """
     if list(record) != [_KEY]:
         raise ProtocolError(f"a message of ours holds one record {_KEY!r}, not {_some(record)}")
@@ -92,11 +86,7 @@ def unpack(record: RecordDict, limit: int = MAX_MESSAGE) -> bytes:
 
 
 def unpack_message(message: _Envelope, limit: int = MAX_MESSAGE) -> bytes:
-    """Return the body of a whole Flower message.
-
-    Raises:
-        ProtocolError: as :func:`unpack`, and for a message without content.
-    """
+    """Return the body of a whole Flower message."""
     if not message.has_content():
         raise ProtocolError("a message without content")
     return unpack(message.content, limit)

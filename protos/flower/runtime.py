@@ -121,11 +121,7 @@ class RuntimeClient(DirectClient, RuntimeHttpClient):
 
 
 def acquire(door: RuntimeClient, kinds: Sequence[TaskType]) -> tuple[Task, str] | None:
-    """Take the oldest waiting task of ``kinds`` and its token, or None if there is none.
-
-    Raises:
-        httpx.HTTPError: if the API does not answer or refuses us.
-    """
+    """Take the oldest waiting task of ``kinds`` and its token, or None if there is none."""
     response = door.AcquireTask(AcquireTaskRequest(supported_task_types=list(kinds)))
     if not (response.HasField("task") and response.token):
         return None
@@ -175,11 +171,7 @@ def fab_hash(fab: bytes) -> str:
 
 
 def pieces_of(tree: ObjectTree) -> list[str]:
-    """Return the ids of the objects that a message is cut into, before any of them is fetched.
-
-    Raises:
-        ValueError: if there are more than a message of our largest size needs.
-    """
+    """Return the ids of the objects that a message is cut into, before any of them is fetched."""
     objects: list[str] = []
     for node in iterate_object_tree(tree):
         objects.append(node.object_id)

@@ -51,21 +51,14 @@ _ITERATIONS: Final = 200
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The shares of votes per cell, and their precision.
+    """The shares of votes per cell, and their precision."""
 
-    Attributes:
-        cell: (n,) int64, the cell of each public row.
-        rows: (q,) int64, public rows per cell; each cell holds at least its own query.
-        mass: (q,) estimated private records per cell, positive.
-        shares: (q, m) observed shares of the classes: unbiased, so not all within 0 and 1.
-        sigma: standard deviation of the noise in each count, in votes.
-    """
-
-    cell: NDArray[np.int64]
+    cell: NDArray[np.int64]  # (n,) int64, the cell of each public row
+    # (q,) int64, public rows per cell; each cell holds at least its own query
     rows: NDArray[np.int64]
-    mass: Floats
-    shares: Floats
-    sigma: float
+    mass: Floats  # (q,) estimated private records per cell, positive
+    shares: Floats  # (q, m) observed shares of the classes: unbiased, so not all within 0 and 1
+    sigma: float  # standard deviation of the noise in each count, in votes
 
     @property
     def overall(self) -> Floats:

@@ -77,35 +77,25 @@ _PASSES: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class Chances:
-    """Class probabilities of public inputs.
+    """Class probabilities of public inputs."""
 
-    Attributes:
-        matrix: (n, m) probabilities, a row an input; zeros where nothing is known.
-        source: what they are made of.
-        rows: (n,) the public inputs; None for all, in order.
-        cells: counts with which the mean probabilities of a model should agree, or None.
-        passes: times that a model is fitted and its probabilities made to agree with the cells.
-        known: (n, m) labels and counts that the matrix does not count at their own input, or None.
-        smooth: whether they are a smooth function of the inputs, with nothing random in it.
-        clear: whether they are a model of rounds whose noise hides little of it.
-    """
-
+    # (n, m) probabilities, a row an input; zeros where nothing is known
     matrix: NDArray[np.floating]
     source: Source
-    rows: NDArray[np.int64] | None = None
+    rows: NDArray[np.int64] | None = None  # (n,) the public inputs; None for all, in order
+    # counts with which the mean probabilities of a model should agree, or None
     cells: Cells | None = None
+    # times that a model is fitted and its probabilities made to agree with the cells
     passes: int = 1
+    # (n, m) labels and counts that the matrix does not count at their own input, or None
     known: Floats | None = None
+    # whether they are a smooth function of the inputs, with nothing random in it
     smooth: bool = False
-    clear: bool = False
+    clear: bool = False  # whether they are a model of rounds whose noise hides little of it
 
 
 def labelled(lesson: Lesson) -> Chances:
-    """Return the labels of a lesson and nothing else.
-
-    Raises:
-        DataError: if it has none.
-    """
+    """Return the labels of a lesson and nothing else."""
     if not len(lesson.labels):
         raise DataError(ONLY_NOISE)
     matrix = np.zeros((len(lesson.public), len(lesson.classes)))
@@ -115,24 +105,14 @@ def labelled(lesson: Lesson) -> Chances:
 
 def chances_of(
     lesson: Lesson,
-    rows: NDArray[np.float32] | None,
+    rows: NDArray[np.float32] | None,  # (n, d) the encoded public set; None of images
     *,
     seed: int,
+    # whether counts over tables are smoothed over similar rows, without an additive model
     smoothed: bool = False,
-    progress: Progress = silent,
+    progress: Progress = silent,  # called after each part that takes a time of its own
 ) -> list[Chances]:
-    """Return the chances of the classes, or of each label, or of each point of a number's range but the last.
-
-    Args:
-        lesson: with labels, noisy counts, or both.
-        rows: (n, d) the encoded public set; None of images.
-        seed: of draws of landmarks.
-        smoothed: whether counts over tables are smoothed over similar rows, without an additive model.
-        progress: called after each part that takes a time of its own.
-
-    Raises:
-        DataError: if there is no label, and the counts are only noise.
-    """
+    """Return the chances of classes, of each label, or of each point of a number's range but the last."""
     noisy = lesson.noisy
     if rows is None:
         return [_of_images(lesson, seed)]

@@ -172,20 +172,14 @@ class _Fit:
 
 
 def smooth(
+    # (n, d) float32 each, of mean squared length one; similarity is the mean of their kernels
     views: Sequence[Floats],
     cells: Cells,
     *,
-    seed: int,
-    step: Callable[[], None] = lambda: None,
+    seed: int,  # of the draw of landmarks, which bound the work for many rows
+    step: Callable[[], None] = lambda: None,  # called after each of the :data:`WIDTHS`
 ) -> Floats:
-    """Return (n, m) class probabilities of the public rows, from the released counts over them.
-
-    Args:
-        views: (n, d) float32 each, of mean squared length one; similarity is the mean of their kernels.
-        cells: the released counts.
-        seed: of the draw of landmarks, which bound the work for many rows.
-        step: called after each of the :data:`WIDTHS`.
-    """
+    """Return (n, m) class probabilities of the public rows, from the released counts over them."""
     count = len(views[0])
     drawn = np.random.default_rng(seed).permutation(count)[:_LANDMARKS]
     drawn.sort()

@@ -202,23 +202,15 @@ def _views(public: Embeddings) -> tuple[NDArray[np.floating], ...]:
 
 @dataclass(frozen=True, eq=False)
 class _Basis:
-    """The public rows in the principal directions of their second moments.
+    """The public rows in the principal directions of their second moments."""
 
-    Attributes:
-        moments: (k,) second moments, positive.
-        axes: (d, k) orthonormal.
-        turned: (n, k) the public rows.
-        one: (k,) the combination of directions that is closest to 1 on the public rows, and 1 in the mean.
-        shares: (n,) the share of the private records that each public row stands for.
-        views: (n, f) features each.
-    """
-
-    moments: Floats
-    axes: Floats
-    turned: Floats
+    moments: Floats  # (k,) second moments, positive
+    axes: Floats  # (d, k) orthonormal
+    turned: Floats  # (n, k) the public rows
+    # (k,) the combination of directions that is closest to 1 on the public rows, and 1 in the mean
     one: Floats
-    shares: Floats
-    views: tuple[NDArray[np.floating], ...] = ()
+    shares: Floats  # (n,) the share of the private records that each public row stands for
+    views: tuple[NDArray[np.floating], ...] = ()  # (n, f) features each
 
     @classmethod
     def of(cls, rows: Floats, shares: Floats) -> _Basis:
@@ -240,12 +232,10 @@ class _Basis:
     ) -> Floats:
         """Return (n, c) the mean answers of records at the public rows.
 
-        Args:
-            sums: (d, m) codes times answers.
-            sigma: standard deviation of the noise on each.
-            total: (m,) with which the columns add up to the codes of all records.
-            asked: (m, c) sums of columns whose means are wanted.
-            sizes: of the weights: one for all of them, each its own, or pooled.
+        ``sums``: (d, m) codes times answers; ``sigma``: standard deviation of the noise on each;
+        ``total``: (m,) with which the columns add up to the codes of all records; ``asked``: (m, c)
+        sums of columns whose means are wanted; ``sizes``: of the weights: one for all of them, each
+        its own, or pooled.
         """
         records = self.number(sums @ total)
         means = np.array([self.number(sums @ each) / records for each in asked.T])
@@ -404,14 +394,12 @@ def pooled_weights(size: Floats, seen: Floats, noise: Floats, drawn: Floats) -> 
     directions: what is said of one answer then tells of the others. The C with which the released sums are
     most likely is found by expectation and maximisation.
 
-    Args:
-        size: (k,) what a weight of 1 adds to the sum in each direction, positive.
-        seen: (k, c) the sums of c answers.
-        noise: (c, c) covariance of their noise, the same in each direction.
-        drawn: (c, c) what the draw of records adds to it, relative to ``size``.
-
     Source: Dempster, Laird and Rubin, "Maximum likelihood from incomplete data via the EM algorithm", JRSS B
     39, 1977; Efron and Morris, "Empirical Bayes on vector observations", Biometrika 59(2), 1972.
+
+    ``size``: (k,) what a weight of 1 adds to the sum in each direction, positive; ``seen``: (k, c)
+    the sums of c answers; ``noise``: (c, c) covariance of their noise, the same in each direction;
+    ``drawn``: (c, c) what the draw of records adds to it, relative to ``size``.
     """
     count = seen.shape[1]
     noise = noise + _APART * np.diag(noise).max() * np.eye(count)

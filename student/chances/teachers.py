@@ -70,10 +70,8 @@ def teachers_chances(public: Inputs, noisy: NoisyVotes, teachers: int) -> Floats
 def shrunk(moments: Floats, seen: Floats, variance: float) -> Floats:
     """Return (k, 1) factors from 0 to 1 of what was seen with noise, by the evidence.
 
-    Args:
-        moments: (k,) positive, to which the variance of what is there is proportional.
-        seen: (k, m), whose rows sum to 0.
-        variance: of the noise on each number, before that was so.
+    ``moments``: (k,) positive, to which the variance of what is there is proportional; ``seen``:
+    (k, m), whose rows sum to 0; ``variance``: of the noise on each number, before that was so.
     """
     columns = seen.shape[1]
     if not variance:

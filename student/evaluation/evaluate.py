@@ -33,48 +33,31 @@ TextRows: TypeAlias = list[tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False)
 class LabelledData:
-    """Labelled public data to evaluate on.
+    """Labelled public data to evaluate on."""
 
-    Attributes:
-        records: inputs with their classes, labels or numbers.
-        name: of the file or folder.
-        patients: (n,) the patient of each input, or None.
-    """
-
-    records: Dataset
+    records: Dataset  # inputs with their classes, labels or numbers
     name: str = ""
-    patients: NDArray[np.str_] | None = None
+    patients: NDArray[np.str_] | None = None  # (n,) the patient of each input, or None
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """The result for one class of each input.
-
-    Attributes:
-        classes: class names.
-        confusion: (classes, classes) int64; row: the true class, column: the predicted one.
-        groups: rates of each group of the data, if any.
-        coverage: distribution of the student's labels over the classes, if known.
-        data: name of the labelled data, or "".
-        scores: of the probabilities, if known.
-        positive: of two classes the index of the one that scores and groups are about.
-        decision: predictions by a threshold, if asked for.
-        patients: their number, if the data names them.
-        independent: then the number of independent inputs that all inputs are worth, and those of
-            each class.
-        apart: mean distance of the predicted from the true class, in classes, if they are ordered.
-    """
+    """The result for one class of each input."""
 
     classes: tuple[str, ...]
+    # (classes, classes) int64; row: the true class, column: the predicted one
     confusion: NDArray[np.int64]
-    groups: Groups | None = None
+    groups: Groups | None = None  # rates of each group of the data, if any
+    # distribution of the student's labels over the classes, if known
     coverage: Coverage | None = None
     data: str = ""
     scores: Scores | None = None
-    positive: int = 1
-    decision: Decision | None = None
-    patients: int | None = None
+    positive: int = 1  # of two classes the index of the one that scores and groups are about
+    decision: Decision | None = None  # predictions by a threshold, if asked for
+    patients: int | None = None  # their number, if the data names them
+    # then the number of independent inputs that all inputs are worth, and those of each class
     independent: tuple[float | None, ...] | None = None
+    # mean distance of the predicted from the true class, in classes, if they are ordered
     apart: Figure | None = None
 
     def __post_init__(self) -> None:
@@ -240,25 +223,15 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class AnswersEvaluation:
-    """The result for several labels of each input, or for a number.
-
-    Attributes:
-        count: number of inputs.
-        in_words: the result in one line.
-        rows: a table of text, its head first.
-        figures: plain JSON values by name.
-        data: name of the labelled data, or "".
-        patients: their number, if intervals count them.
-        notes: what a reader of the table must know.
-    """
+    """The result for several labels of each input, or for a number."""
 
     count: int
     in_words: str
     rows: TextRows
     figures: dict[str, Any]
     data: str = ""
-    patients: int | None = None
-    notes: tuple[str, ...] = ()
+    patients: int | None = None  # their number, if intervals count them
+    notes: tuple[str, ...] = ()  # what a reader of the table must know
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -300,31 +273,19 @@ def evaluated(
 
 def evaluate(
     student: Student,
+    # its classes may be fewer than the student's, or in another order. Its groups are compared if
+    # they are too few to be single people; else they are the patients
     data: Dataset,
     *,
-    coverage: Coverage | None = None,
+    coverage: Coverage | None = None,  # of the labels that the student learnt from
     name: str = "",
+    # (n,) the patient of each input, if known; intervals then count patients
     patients: NDArray[np.str_] | None = None,
-    question: Question | None = None,
+    question: Question | None = None,  # the positive class, and a threshold to judge
 ) -> Evaluation:
     """Return the evaluation of a student of one class on labelled data.
 
     The predicted class is the most probable one; of ordered classes the median.
-
-    Args:
-        student: to evaluate.
-        data: its classes may be fewer than the student's, or in another order. Its groups are compared
-            if they are too few to be single people; else they are the patients.
-        coverage: of the labels that the student learnt from.
-        name: of the data.
-        patients: (n,) the patient of each input, if known; intervals then count patients.
-        question: the positive class, and a threshold to judge.
-
-    Raises:
-        SchemaError: if the data has classes that the student does not know, or other inputs.
-        UsageError: if the question does not fit the student's classes.
-        DataError: if there are no rows, none of a class that the question is about, or the student
-            returns something else than probabilities.
     """
     asked = question or Question()
     classes, size = student.classes, len(student.classes)
@@ -364,10 +325,6 @@ def evaluate_answers(student: TableStudent, test: LabelledData) -> AnswersEvalua
     mean of precision and recall at the student's threshold, None if no input has it; and their means. Of a
     number there are the mean absolute error, R2, the share of the variance that is explained, and how many
     lie outside the campaign's range.
-
-    Raises:
-        SchemaError: if the data has other labels, or other inputs.
-        DataError: if there are no rows.
     """
     _require_rows(test.records)
     units = units_of(test.patients, test.records.groups)

@@ -60,12 +60,10 @@ def widest_gap(rates: Mapping[str, Rate], *, comparisons: int = 1) -> Gap | None
     of five is often extreme by chance. The intervals hold simultaneously (Bonferroni), so choosing
     the pair afterwards is valid.
 
-    Args:
-        rates: by name of the group; groups without inputs are skipped.
-        comparisons: number of simultaneous comparisons.
-
     Source: Newcombe, "Interval estimation for the difference between independent proportions",
     Statistics in Medicine 1998, method 10: Wilson intervals, combined.
+
+    ``rates``: by name of the group; groups without inputs are skipped.
     """
     counted = {name: rate for name, rate in rates.items() if rate.count}
     pairs = list(itertools.combinations(counted, 2))
@@ -86,22 +84,14 @@ def widest_gap(rates: Mapping[str, Rate], *, comparisons: int = 1) -> Gap | None
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Rates of a student for each group of labelled public data, by the group's name.
-
-    Attributes:
-        classes: class names.
-        accuracy: share of the group's inputs that are right.
-        recalls: for each class, share of its inputs that are right.
-        predictions: for each class, share of the inputs that were predicted as it: positive predictions.
-        shares: for each class, share of the inputs that are of it.
-        chosen: of two classes the positive one.
-    """
+    """Rates of a student for each group of labelled public data, by the group's name."""
 
     classes: tuple[str, ...]
-    accuracy: dict[str, Rate]
-    recalls: list[dict[str, Rate]]
+    accuracy: dict[str, Rate]  # share of the group's inputs that are right
+    recalls: list[dict[str, Rate]]  # for each class, share of its inputs that are right
+    # for each class, share of the inputs that were predicted as it: positive predictions
     predictions: list[dict[str, Rate]]
-    shares: list[dict[str, Rate]]
+    shares: list[dict[str, Rate]]  # for each class, share of the inputs that are of it
     chosen: int = 1
 
     @property
@@ -151,9 +141,6 @@ def group_column(data: Dataset, column: str) -> Dataset:
     """Return the same labelled rows, in groups called ``column = value``.
 
     The column stays among the inputs, since the student may need it.
-
-    Raises:
-        UsageError: if the inputs are not a table, lack the column, or it has too many values.
     """
     if not isinstance(data.inputs, Table):
         raise UsageError(f"images have no column {column!r}; put an array of groups into an .npz")
@@ -168,11 +155,7 @@ def group_column(data: Dataset, column: str) -> Dataset:
 
 
 def require_groups(data: Dataset, column: str) -> Dataset:
-    """Return the data if its groups are few enough to be compared.
-
-    Raises:
-        UsageError: if they are more than :data:`MOST_GROUPS`.
-    """
+    """Return the data if its groups are few enough to be compared."""
     found = 0 if data.groups is None else len(np.unique(data.groups))
     if found > MOST_GROUPS:
         raise UsageError(
@@ -182,25 +165,18 @@ def require_groups(data: Dataset, column: str) -> Dataset:
 
 
 def by_group(
-    groups: NDArray[np.str_] | None,
-    truth: NDArray[np.int64],
-    predicted: NDArray[np.int64],
+    groups: NDArray[np.str_] | None,  # (n,) str, or None
+    truth: NDArray[np.int64],  # (n,) the true classes
+    predicted: NDArray[np.int64],  # (n,) the predicted ones
     classes: tuple[str, ...],
     *,
-    positive: int = 1,
+    positive: int = 1,  # of two classes the one whose rates are compared
+    # (n,) whole numbers, equal for inputs of one patient; None if all are independent
     units: NDArray[np.int64] | None = None,
 ) -> Groups | None:
     """Return the rates by group; None without groups, or with too many.
 
     Groups of an archive may be patients, of whom there are many: they get no rates.
-
-    Args:
-        groups: (n,) str, or None.
-        truth: (n,) the true classes.
-        predicted: (n,) the predicted ones.
-        classes: class names.
-        positive: of two classes the one whose rates are compared.
-        units: (n,) whole numbers, equal for inputs of one patient; None if all are independent.
     """
     if groups is None:
         return None
@@ -232,17 +208,11 @@ class Coverage:
 
     The true class of a public input is unknown here. So inputs are counted by the class that the
     finished student predicts, errors included.
-
-    Attributes:
-        classes: class names.
-        predicted: per class, public inputs predicted as it.
-        labelled: per class, how many of those inputs have any label.
-        released: per class, labels with it.
     """
 
     classes: tuple[str, ...]
-    predicted: tuple[int, ...]
-    labelled: tuple[int, ...]
+    predicted: tuple[int, ...]  # per class, public inputs predicted as it
+    labelled: tuple[int, ...]  # per class, how many of those inputs have any label
     released: tuple[int, ...]
 
     @property

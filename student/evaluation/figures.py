@@ -37,15 +37,11 @@ class Rate:
 
     >>> Rate(20, 20).interval()[0] < 0.85  # twenty of twenty is no certainty
     True
-
-    Attributes:
-        hits: number with the property, from 0 to ``count``.
-        count: total number, possibly 0.
-        independent: number of independent inputs that is worth as much; None: ``count``.
     """
 
-    hits: int
+    hits: int  # number with the property, from 0 to ``count``
     count: int
+    # number of independent inputs that is worth as much; None: ``count``
     independent: float | None = None
 
     def __post_init__(self) -> None:
@@ -131,9 +127,8 @@ def spread(figure: Callable[[Rows], float], units: Units) -> float:
     What is to be compared is computed within one call, so that it is drawn together. Draws in which the
     figure is NaN do not count; the result is NaN if there are no others.
 
-    Args:
-        figure: takes the numbers of rows, as often as they were drawn.
-        units: (n,) from 0 without a gap, the unit of each row.
+    ``figure``: takes the numbers of rows, as often as they were drawn; ``units``: (n,) from 0
+    without a gap, the unit of each row.
     """
     random = np.random.default_rng(0)
     sizes, order = np.bincount(units), np.argsort(units, kind="stable")
@@ -165,22 +160,17 @@ class Figure:
     @classmethod
     def of(
         cls,
-        figure: Callable[[Rows], float],
-        units: Units,
+        figure: Callable[[Rows], float],  # as of :func:`spread`
+        units: Units,  # (n,) the unit of each row
         *,
+        # of a figure from 0 to 1, whose interval is symmetric in its log odds: how many independent
+        # trials it is worth if it has no spread, as a perfect one
         trials: float | None = None,
         within: tuple[float, float] = (-np.inf, np.inf),
     ) -> Figure:
         """Return a figure of some rows with the interval that its spread gives.
 
         Few units estimate a spread badly, for which Student's t pays.
-
-        Args:
-            figure: as of :func:`spread`.
-            units: (n,) the unit of each row.
-            trials: of a figure from 0 to 1, whose interval is symmetric in its log odds: how many
-                independent trials it is worth if it has no spread, as a perfect one.
-            within: bounds of any other figure.
         """
         from scipy.special import expit, logit, stdtrit
 
@@ -232,9 +222,8 @@ def area(places: NDArray[np.int64], truth: NDArray[np.bool_]) -> float:
     An area is the share of pairs that are in order, ties counting half. It is counted here, since 200
     calls of scikit-learn for each label would take seconds.
 
-    Args:
-        places: (n, labels) the :func:`ranks` of scores.
-        truth: (n, labels) which rows have each label.
+    ``places``: (n, labels) the :func:`ranks` of scores; ``truth``: (n, labels) which rows have each
+    label.
     """
     found = []
     for at, has in zip(places.T, truth.T, strict=True):

@@ -75,11 +75,7 @@ def draw(evaluation: Evaluation, path: Path, *, promise: str = "") -> None:
 
 
 def draw_curves(evaluation: Evaluation, path: Path, *, promise: str = "") -> None:
-    """Draw a PNG: observed shares by probability, on the scale of log odds, and the ROC curve.
-
-    Raises:
-        DataError: if the evaluation has no scores.
-    """
+    """Draw a PNG: observed shares by probability, on the scale of log odds, and the ROC curve."""
     scores = evaluation.scores
     if scores is None:
         raise DataError("an evaluation without probabilities has no calibration to draw")

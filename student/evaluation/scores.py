@@ -41,28 +41,23 @@ class Bin:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """How well probabilities fit the true classes.
+    """How well probabilities fit the true classes."""
 
-    Attributes:
-        area: under the ROC curve; with more than two classes the mean of one against the rest; None if
-            the labels are of one class.
-        left_out: names of the classes without an input, which have no area.
-        brier: Brier score: the squared differences between probabilities and truth, summed over all
-            classes and averaged over inputs, from 0 to 2. For two classes it is twice the score of one class.
-        brier_of_shares: the same for always predicting each class's share of these inputs.
-        bins: for two classes of the positive one's probability; for more of the largest probability,
-            and whether its class is right.
-        error_by_chance: mean calibration error of perfect probabilities with as many inputs in these
-            bins; None if inputs come in patients.
-        roc: (k, 2) false and true positive rates of two classes; None otherwise.
-    """
-
+    # under the ROC curve; with more than two classes the mean of one against the rest; None if the
+    # labels are of one class
     area: Figure | None
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...]  # names of the classes without an input, which have no area
+    # Brier score: the squared differences between probabilities and truth, summed over all classes
+    # and averaged over inputs, from 0 to 2. For two classes it is twice the score of one class
     brier: float
-    brier_of_shares: float
+    brier_of_shares: float  # the same for always predicting each class's share of these inputs
+    # for two classes of the positive one's probability; for more of the largest probability, and
+    # whether its class is right
     bins: tuple[Bin, ...]
+    # mean calibration error of perfect probabilities with as many inputs in these bins; None if
+    # inputs come in patients
     error_by_chance: float | None
+    # (k, 2) false and true positive rates of two classes; None otherwise
     roc: NDArray[np.float64] | None
 
     @property
@@ -89,25 +84,15 @@ class Scores:
 
 
 def score(
-    probabilities: Probabilities,
-    truth: NDArray[np.int64],
+    probabilities: Probabilities,  # each row a distribution over the classes
+    truth: NDArray[np.int64],  # (n,) the true classes
     classes: tuple[str, ...],
     *,
-    positive: int = 1,
+    positive: int = 1,  # of two classes the one whose probability is judged
+    # (n,) from 0 without a gap, a number for each patient; None if all are independent
     units: NDArray[np.int64] | None = None,
 ) -> Scores:
-    """Return the scores of (n, m) probabilities of m classes.
-
-    Args:
-        probabilities: each row a distribution over the classes.
-        truth: (n,) the true classes.
-        classes: their names.
-        positive: of two classes the one whose probability is judged.
-        units: (n,) from 0 without a gap, a number for each patient; None if all are independent.
-
-    Raises:
-        DataError: if a row is no distribution; a student of a plugin can return anything.
-    """
+    """Return the scores of (n, m) probabilities of m classes."""
     from sklearn.metrics import roc_curve
 
     size, count = len(classes), len(truth)
@@ -171,15 +156,11 @@ def _calibration(
 
 @dataclass(frozen=True)
 class Threshold:
-    """The rule that predicts a class if its probability is large enough, and else the other one.
-
-    Attributes:
-        positive: index of the class, 0 or 1.
-        least: its smallest probability that is enough, from 0 to 1. Probabilities are compared as
-            float32, which is what students return: 0.7 is enough for 0.7.
-    """
+    """The rule that predicts a class if its probability is large enough, and else the other one."""
 
     positive: int
+    # its smallest probability that is enough, from 0 to 1. Probabilities are compared as float32,
+    # which is what students return: 0.7 is enough for 0.7
     least: float
 
     def predict(self, probabilities: Probabilities) -> NDArray[np.int64]:
@@ -190,22 +171,16 @@ class Threshold:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """What predictions by a threshold are worth on labelled data.
-
-    Attributes:
-        threshold: the rule.
-        classes: the two class names.
-        confusion: (2, 2) int64; row: the true class, column: the predicted one.
-        rates: ``sensitivity``, the share of the positive inputs that are predicted as such;
-            ``specificity``, of the others; ``precision``, the share of positive predictions that are right.
-        wanted: the sensitivity for which the threshold was chosen on these same labels; None if it
-            was given. Where it was chosen here, the shares are too good, and no test of the student.
-    """
+    """What predictions by a threshold are worth on labelled data."""
 
     threshold: Threshold
     classes: tuple[str, ...]
-    confusion: NDArray[np.int64]
+    confusion: NDArray[np.int64]  # (2, 2) int64; row: the true class, column: the predicted one
+    # ``sensitivity``, the share of the positive inputs that are predicted as such; ``specificity``,
+    # of the others; ``precision``, the share of positive predictions that are right
     rates: dict[str, Rate]
+    # the sensitivity for which the threshold was chosen on these same labels; None if it was given.
+    # Where it was chosen here, the shares are too good, and no test of the student
     wanted: float | None = None
 
     @property
@@ -231,25 +206,17 @@ class Decision:
 
 @dataclass(frozen=True)
 class Question:
-    """What a user wants to know about two classes.
+    """What a user wants to know about two classes."""
 
-    Attributes:
-        positive: name of the positive class; None: the second.
-        threshold: smallest probability of it that is enough to predict it, if one was given.
-        at_sensitivity: choose the highest threshold with at least this sensitivity, on the very
-            labels that it is then judged by.
-    """
-
-    positive: str | None = None
+    positive: str | None = None  # name of the positive class; None: the second
+    # smallest probability of it that is enough to predict it, if one was given
     threshold: float | None = None
+    # choose the highest threshold with at least this sensitivity, on the very labels that it is
+    # then judged by
     at_sensitivity: float | None = None
 
     def positive_of(self, classes: tuple[str, ...]) -> int:
-        """Return the index of the positive class, after checking all options against the classes.
-
-        Raises:
-            UsageError: if they exclude each other, are no shares, or the student has not two classes.
-        """
+        """Return the index of the positive class, after checking all options against the classes."""
         options = {
             "--positive": self.positive,
             "--threshold": self.threshold,
@@ -284,12 +251,7 @@ class Question:
         classes: tuple[str, ...],
         units: NDArray[np.int64] | None = None,
     ) -> Decision | None:
-        """Return what the threshold that is given, or chosen, is worth; None if none is asked for.
-
-        Raises:
-            UsageError: as :meth:`positive_of`.
-            DataError: if the threshold is to be chosen, and the data has no positive input.
-        """
+        """Return what the threshold that is given, or chosen, is worth; None if none is asked for."""
         rule, wanted = self.rule(classes), self.at_sensitivity
         if wanted is not None:
             rule = threshold_for(wanted, probabilities, truth, self.positive_of(classes))
@@ -310,11 +272,7 @@ class Question:
 def threshold_for(
     sensitivity: float, probabilities: Probabilities, truth: NDArray[np.int64], positive: int
 ) -> Threshold:
-    """Return the highest threshold with at least this sensitivity on labelled data.
-
-    Raises:
-        DataError: if the data has no positive input.
-    """
+    """Return the highest threshold with at least this sensitivity on labelled data."""
     judged = np.sort(probabilities[truth == positive, positive].astype(np.float32))[::-1]
     if not len(judged):
         raise DataError("--at-sensitivity: the data has no input of the positive class")

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 def hub_head(title: str, task: str, evaluation: AnyEvaluation | None) -> str:
     """Return the YAML head that model hubs read: licence, tags, task and figures.
 
-    Args:
-        title: the student's name, of any characters.
-        task: what hubs call a task, such as ``tabular-classification``.
-        evaluation: the figures on labelled public data, or None.
+    ``title``: the student's name, of any characters; ``task``: what hubs call a task, such as
+    ``tabular-classification``; ``evaluation``: the figures on labelled public data, or None.
     """
     lines = [
         "---",

@@ -45,11 +45,9 @@ def strong(
 ) -> Tensor:
     """Return images with random bending, colour, noise and cutout, independently for each.
 
-    Args:
-        images: (b, channels, height, width) in [-1, 1].
-        generator: on the device of ``images``.
-        contrast: largest relative change, either way.
-        brightness: largest shift of all pixels, on the [-1, 1] scale.
+    ``images``: (b, channels, height, width) in [-1, 1]; ``generator``: on the device of ``images``;
+    ``contrast``: largest relative change, either way; ``brightness``: largest shift of all pixels,
+    on the [-1, 1] scale.
     """
     bent = _recolour(_warp(images, generator), generator, contrast, brightness)
     return _cutout(bent, generator)

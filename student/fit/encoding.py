@@ -32,22 +32,12 @@ FURTHEST: Final = 6.0
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """A column of numbers: standardised; the median where missing, and a flag if any was.
-
-    Attributes:
-        name: the column.
-        middle: median of the public set.
-        spread: standard deviation of the public set, or 1 if it has none.
-        flagged: whether a second number says that the cell was missing.
-
-    Raises:
-        DataError: for a spread that is not above 0.
-    """
+    """A column of numbers: standardised; the median where missing, and a flag if any was."""
 
     name: str
     middle: float
-    spread: float
-    flagged: bool
+    spread: float  # standard deviation of the public set, or 1 if it has none
+    flagged: bool  # whether a second number says that the cell was missing
 
     def __post_init__(self) -> None:
         if not self.spread > 0:
@@ -64,15 +54,10 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A column of categories: one number, 0 or 1, for each known one; all 0 for any other.
-
-    Attributes:
-        name: the column.
-        known: the categories, "" standing for a missing one.
-    """
+    """A column of categories: one number, 0 or 1, for each known one; all 0 for any other."""
 
     name: str
-    known: tuple[str, ...]
+    known: tuple[str, ...]  # the categories, "" standing for a missing one
 
     def encode(self, column: Column) -> list[NDArray[np.float32]]:
         """Return one array of length n per known category."""
@@ -94,11 +79,7 @@ class Encoding:
         return "table " + ", ".join(f"{column.name}:{kind}" for column, kind in pairs)
 
     def encode(self, inputs: Inputs) -> NDArray[np.float32]:
-        """Return (n, features) float32, all finite.
-
-        Raises:
-            SchemaError: if the inputs are images, or a column is missing or of another kind.
-        """
+        """Return (n, features) float32, all finite."""
         if not isinstance(inputs, Table):
             raise SchemaError(f"this student takes rows of a table, not {inputs.schema()}")
         names = [column.name for column in self.columns]
@@ -116,11 +97,7 @@ class Encoding:
 
     @classmethod
     def from_json(cls, fields: object) -> Encoding:
-        """Return the encoding that :meth:`to_json` described.
-
-        Raises:
-            DataError: if it is not such a description.
-        """
+        """Return the encoding that :meth:`to_json` described."""
         if not isinstance(fields, list) or not fields:
             raise DataError("an encoding is a list of columns")
         return cls(tuple(_column_from_json(column) for column in fields))
@@ -128,14 +105,7 @@ class Encoding:
 
 @dataclass(frozen=True)
 class EmbeddedRows:
-    """Embeddings of one encoder, whose coordinates are the features.
-
-    Attributes:
-        schema: the line of the embeddings.
-
-    Raises:
-        SchemaError: if it is no such line.
-    """
+    """Embeddings of one encoder, whose coordinates are the features."""
 
     schema: str
 
@@ -149,22 +119,14 @@ class EmbeddedRows:
         return Schema.parse(self.schema).width
 
     def encode(self, inputs: Inputs) -> NDArray[np.float32]:
-        """Return (n, width) float32.
-
-        Raises:
-            SchemaError: if the inputs are not embeddings of this kind.
-        """
+        """Return (n, width) float32."""
         if not isinstance(inputs, Embeddings) or inputs.schema() != self.schema:
             raise SchemaError(f"this student takes {self.schema}, not {inputs.schema()}")
         return inputs.points()
 
 
 def learn_encoding(table: Table) -> Encoding:
-    """Return the encoding that suits a public set; columns that never vary are still encoded.
-
-    Raises:
-        DataError: if the table has no rows.
-    """
+    """Return the encoding that suits a public set; columns that never vary are still encoded."""
     if not len(table):
         raise DataError("the public set has no rows")
     columns: list[NumberColumn | CategoryColumn] = []

@@ -76,11 +76,7 @@ def fit_images(
     effort: Effort,
     progress: Progress,
 ) -> ImageStudent:
-    """Return a network fitted to chances of public images; no global generator is read or moved.
-
-    Raises:
-        UsageError: if the device is not here.
-    """
+    """Return a network fitted to chances of public images; no global generator is read or moved."""
     where = choose_device(device)
     steps = effort.steps or default_steps(images.size, len(images), where)
     architecture = sized_for(images.size, len(classes), wide=where.type == "cuda")
@@ -101,12 +97,11 @@ def calibrate(network: Network, images: Tensor, chances: NDArray[np.float32]) ->
     A network that has learnt from augmented images is off on plain ones: all of them look a little more
     like one class. Then its mean probabilities over the images are those of the chances.
 
-    Args:
-        network: whose linear layer is changed in place; on the CPU.
-        images: (n, channels, height, width), not augmented.
-        chances: (n, m) probabilities of the classes, made of noisy counts.
-
     Source: of logits, Guo et al., "On calibration of modern neural networks", ICML 2017, there with labels.
+
+    ``network``: whose linear layer is changed in place; on the CPU; ``images``: (n, channels,
+    height, width), not augmented; ``chances``: (n, m) probabilities of the classes, made of noisy
+    counts.
     """
     network.eval()
     with torch.no_grad():
@@ -129,21 +124,14 @@ def calibrate(network: Network, images: Tensor, chances: NDArray[np.float32]) ->
 
 
 class _Run:
-    """One training: the network, the running mean of its weights, the beliefs.
-
-    Args:
-        images: (n, channels, height, width).
-        prior: (n, m) probabilities.
-        known: (n, m) labels to combine them with at each look; None for chances that stay as they are, which
-            contain their own uncertainty: there uncertain images are informative.
-        network: as it begins.
-        seed: of batches and augmentation.
-    """
+    """One training: the network, the running mean of its weights, the beliefs."""
 
     def __init__(
         self,
-        images: Tensor,
-        prior: NDArray[np.float32],
+        images: Tensor,  # (n, channels, height, width)
+        prior: NDArray[np.float32],  # (n, m) probabilities
+        # (n, m) labels to combine them with at each look; None for chances that stay as they are,
+        # which contain their own uncertainty: there uncertain images are informative
         known: NDArray[np.float64] | None,
         network: Network,
         seed: int,
@@ -240,13 +228,7 @@ def descend(
 
 
 class Averaged:
-    """A network in training, and the running mean of its weights, which the student gets.
-
-    Attributes:
-        network: in training.
-        mean: of the same shape.
-        taken: steps until now.
-    """
+    """A network in training, and the running mean of its weights, which the student gets."""
 
     def __init__(self, network: Network, memory: float) -> None:
         """Start with a network; ``memory`` is the decay of the mean per step.

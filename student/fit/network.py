@@ -30,26 +30,17 @@ NORM_EPSILON = 1e-5
 
 @dataclass(frozen=True)
 class Architecture:
-    """A small residual network: a stem, stages of residual blocks, global mean, one linear layer.
-
-    Attributes:
-        height: rows of an image, in pixels.
-        width: columns of an image, in pixels.
-        channels: 1 or 3.
-        classes: number of classes, at least 2.
-        stages: output channels per stage; the first stage keeps the resolution of the stem, and
-            each later one halves it.
-        blocks: residual blocks per stage, at least 1.
-        stem_stride: 1, or 2 to halve the resolution at once.
-    """
+    """A small residual network: a stem, stages of residual blocks, global mean, one linear layer."""
 
     height: int
     width: int
     channels: int
     classes: int
+    # output channels per stage; the first stage keeps the resolution of the stem, and each later
+    # one halves it
     stages: tuple[int, ...]
-    blocks: int = 1
-    stem_stride: int = 1
+    blocks: int = 1  # residual blocks per stage, at least 1
+    stem_stride: int = 1  # 1, or 2 to halve the resolution at once
 
     def __post_init__(self) -> None:
         counts = (self.height, self.width, self.channels, self.classes, self.blocks, *self.stages)
@@ -67,10 +58,7 @@ def sized_for(size: tuple[int, int, int], classes: int, *, wide: bool) -> Archit
     On a CPU the stem halves the resolution from 24 pixels a side on: a quarter of the work, so that
     every image is seen four times as often.
 
-    Args:
-        size: height, width, channels.
-        classes: number of classes.
-        wide: twice the channels and blocks, for an accelerator.
+    ``wide``: twice the channels and blocks, for an accelerator.
     """
     height, width, channels = size
     side = min(height, width)
@@ -205,11 +193,7 @@ class ImageStudent:
         return f"images {shape.height}x{shape.width}x{shape.channels}"
 
     def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
-        """Return (n, classes) probabilities.
-
-        Raises:
-            SchemaError: if the inputs are not images of the size that it was trained on.
-        """
+        """Return (n, classes) probabilities."""
         shape = self.architecture
         size = (shape.height, shape.width, shape.channels)
         if not isinstance(inputs, Images) or inputs.size != size:
@@ -236,11 +220,7 @@ def to_tensor(pixels: NDArray[np.uint8], device: torch.device) -> Tensor:
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device called ``auto``, ``cpu`` or ``cuda``.
-
-    Raises:
-        UsageError: for another name, or an unavailable device.
-    """
+    """Return the device called ``auto``, ``cpu`` or ``cuda``."""
     if name not in ("auto", "cpu", "cuda"):
         raise UsageError(f"there is no device {name!r}; choose auto, cpu or cuda")
     if name == "cuda" and not torch.cuda.is_available():

@@ -72,11 +72,7 @@ def fit_paper(
     effort: Effort,
     progress: Progress,
 ) -> ImageStudent:
-    """Return the network of one of the papers, fitted to labels; no global generator is read or moved.
-
-    Raises:
-        UsageError: if the device is not here.
-    """
+    """Return the network of one of the papers, fitted to labels; no global generator is read or moved."""
     where = choose_device(device)
     architecture = sized_for(images.size, len(classes), wide=where.type == "cuda")
     first = torch.Generator().manual_seed(seed)
@@ -140,11 +136,9 @@ class Adversarial:
 def divergence(network: Network, images: Tensor, guess: Tensor, random: torch.Generator) -> Tensor:
     """Return the mean divergence of the guesses from those of adversarially moved images.
 
-    Args:
-        network: in training mode; its running statistics stay as they are.
-        images: (b, channels, height, width).
-        guess: (b, m) log-probabilities of the images, without a gradient.
-        random: draws where the power iteration starts.
+    ``network``: in training mode; its running statistics stay as they are; ``images``: (b,
+    channels, height, width); ``guess``: (b, m) log-probabilities of the images, without a gradient;
+    ``random``: draws where the power iteration starts.
     """
     with running_statistics_kept(network):
         length = images[0].numel() ** 0.5
@@ -256,9 +250,7 @@ def told_apart(real: Tensor, fake: Tensor) -> Tensor:
     With z the logarithm of Z, -log(Z / (Z + 1)) = softplus(z) - z, and -log(1 / (Z + 1)) =
     softplus(z). Each kind has half the weight.
 
-    Args:
-        real: (b, m) logits of public images.
-        fake: (b, m) logits of generated ones.
+    ``real``: (b, m) logits of public images; ``fake``: (b, m) logits of generated ones.
     """
     seen, made = torch.logsumexp(real, dim=1), torch.logsumexp(fake, dim=1)
     return 0.5 * (functional.softplus(seen) - seen).mean() + 0.5 * functional.softplus(made).mean()

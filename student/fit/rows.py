@@ -67,23 +67,17 @@ _HALF: Final = 0.5
 
 @dataclass(frozen=True, eq=False)
 class TableStudent:
-    """Fitted models and the encoding of their rows.
-
-    Attributes:
-        encoding: of the columns.
-        models: fitted classifiers by name; their average decides. None for a constant student.
-        constant: the only class of all its labels, or None.
-        classes: class names; of several labels their names, of a number the points of its range.
-        answer: text of an :class:`~pate.answers.Answer`.
-        thresholds: of several labels the probability from which each is predicted.
-    """
+    """Fitted models and the encoding of their rows."""
 
     encoding: Encoding | EmbeddedRows
+    # fitted classifiers by name; their average decides. None for a constant student
     models: dict[str, Model]
-    constant: int | None
+    constant: int | None  # the only class of all its labels, or None
+    # class names; of several labels their names, of a number the points of its range
     classes: tuple[str, ...]
     kind: str = KIND
-    answer: str = CLASS
+    answer: str = CLASS  # text of an :class:`~pate.answers.Answer`
+    # of several labels the probability from which each is predicted
     thresholds: tuple[float, ...] = ()
 
     @property
@@ -102,9 +96,6 @@ class TableStudent:
         Of a number they are the shares of the points of its range.
 
         A student whose labels were all of one class gives that class probability 1.
-
-        Raises:
-            SchemaError: if the inputs are images, or columns are missing.
         """
         rows = self.encoding.encode(inputs)
         if self.thresholds:
@@ -134,11 +125,7 @@ class TableStudent:
 
 
 def encoding_of(public: Inputs) -> Encoding | EmbeddedRows:
-    """Return how the inputs of a public set become rows of numbers.
-
-    Raises:
-        DataError: if they are images.
-    """
+    """Return how the inputs of a public set become rows of numbers."""
     if isinstance(public, Embeddings):
         return EmbeddedRows(public.schema())
     if isinstance(public, Table):
@@ -245,9 +232,6 @@ def fit_head(
     The loss is the cross-entropy, averaged over the rows, plus a penalty on the weights: these are of rows
     less their mean, divided by their usual length, and then of the rows themselves. Each row of the (n, m)
     chances is divided by its sum.
-
-    Raises:
-        DataError: if there are no rows, or the probabilities are not finite.
     """
     from scipy.optimize import minimize
     from sklearn.linear_model import LogisticRegression

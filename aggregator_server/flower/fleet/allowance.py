@@ -23,17 +23,11 @@ SPAN_BYTES: Final = 160 * 2**10
 
 
 class Allowance:
-    """A quota of bytes in memory. Used from one event loop.
-
-    Attributes:
-        in_all: for all holders together.
-        each: for one holder.
-        held: bytes of each holder now.
-    """
+    """A quota of bytes in memory. Used from one event loop."""
 
     def __init__(self, in_all: int, each: int) -> None:
         self.in_all, self.each = in_all, each
-        self.held: Counter[Hashable] = Counter()
+        self.held: Counter[Hashable] = Counter()  # bytes of each holder now
         self._total = 0
         self._waiting: Counter[Hashable] = Counter()
         self._freed = asyncio.Event()
@@ -46,14 +40,8 @@ class Allowance:
     async def take(self, holder: Hashable, amount: int, within: float | None = None) -> None:
         """Reserve ``amount`` bytes, as soon as there is room.
 
-        Args:
-            holder: that they count for.
-            amount: number of bytes; more than ``each`` is never granted.
-            within: how long to wait, in seconds; default: :data:`ROOM_S`.
-
-        Raises:
-            TimeoutError: if there was no room in that time, or too many of this holder already
-                wait.
+        ``amount``: number of bytes; more than ``each`` is never granted; ``within``: how long to
+        wait, in seconds; default: :data:`ROOM_S`.
         """
         if not self._fits(holder, amount):
             if amount > min(self.in_all, self.each) or self._waiting[holder] >= MOST_WAITING:
@@ -88,11 +76,7 @@ class Allowance:
 
     @asynccontextmanager
     async def holding(self, holder: Hashable, amount: int) -> AsyncIterator[None]:
-        """Reserve ``amount`` bytes for the duration of a block.
-
-        Raises:
-            TimeoutError: if there was no room for them; see :meth:`take`.
-        """
+        """Reserve ``amount`` bytes for the duration of a block."""
         await self.take(holder, amount)
         try:
             yield
@@ -103,12 +87,7 @@ class Allowance:
 async def read_body(receive: Receive, most: int) -> bytes | None:
     """Read the body of a request; None if it breaks off, or has more than ``most`` bytes.
 
-    Args:
-        receive: returns the pieces (ASGI).
-        most: largest body, in bytes.
-
-    Raises:
-        TimeoutError: if it arrives more slowly than :data:`SPAN_BYTES` in :data:`SPAN_S`.
+    ``receive``: returns the pieces (ASGI); ``most``: largest body, in bytes.
     """
     body, clock = bytearray(), asyncio.get_running_loop().time
     until, arrived = clock() + SPAN_S, 0

@@ -83,36 +83,26 @@ class EnrolmentService(Protocol):
 
 
 class Filter:
-    """The gateway as an ASGI application.
-
-    Attributes:
-        keys: admitted node keys (PEM); None: all.
-        keep: called with the address and the key of a connection that a party's node uses.
-    """
+    """The gateway as an ASGI application."""
 
     def __init__(
         self,
-        upstream: str | None = None,
+        upstream: str | None = None,  # ``host:port`` of the SuperLink, or None
         *,
-        trust: ssl.SSLContext | None = None,
-        enrolment: EnrolmentService | None = None,
+        trust: ssl.SSLContext | None = None,  # TLS context for the SuperLink; None: clear text
+        enrolment: EnrolmentService | None = None,  # accepts answers of parties; None: no enrolment
+        # tracks the process of each key and held pulls; None: forward all
         sessions: Sessions | None = None,
+        # called when a complete reply is in the SuperLink
         on_whole: Callable[[], None] = lambda: None,
     ) -> None:
-        """Filter requests to ``upstream``.
-
-        Args:
-            upstream: ``host:port`` of the SuperLink, or None.
-            trust: TLS context for the SuperLink; None: clear text.
-            enrolment: accepts answers of parties; None: no enrolment.
-            sessions: tracks the process of each key and held pulls; None: forward all.
-            on_whole: called when a complete reply is in the SuperLink.
-        """
-        self.keys: frozenset[bytes] | None = None
+        """Filter requests to ``upstream``."""
+        self.keys: frozenset[bytes] | None = None  # admitted node keys (PEM); None: all
         self._trust = trust
         self._desk = enrolment
         self._sessions = sessions
         self._on_whole = on_whole
+        # called with the address and the key of a connection that a party's node uses
         self.keep: Callable[[tuple[str, int], bytes], None] = lambda _, __: None
         self._client: httpx.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -192,12 +182,7 @@ class Filter:
     async def _answer(
         self, scope: Scope, receive: Receive, reserved: contextlib.AsyncExitStack
     ) -> Answer:
-        """Answer a request; memory reserved until the answer is sent is released by ``reserved``.
-
-        Raises:
-            TimeoutError: if there is no room for its body, or that arrives too slowly.
-            RefusedCallError: if it may not pass.
-        """
+        """Answer a request; memory reserved until the answer is sent is released by ``reserved``."""
         method, path, headers = scope["method"], scope["path"], scope["headers"]
         if (method, path) == ("POST", ROUTE) and self._desk is not None:
             return await self._enrol(self._desk, scope, receive)

@@ -55,40 +55,25 @@ _MAX_OTHER: Final = 4096
 
 
 class RefusedCallError(Exception):
-    """A call that is not forwarded.
-
-    Attributes:
-        status: of the answer (HTTP).
-    """
+    """A call that is not forwarded."""
 
     def __init__(self, status: int, why: str) -> None:
         """Store the status and the reason."""
         super().__init__(why)
-        self.status = status
+        self.status = status  # of the answer (HTTP)
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the API for parties.
-
-    Attributes:
-        name: the last part of its path.
-        kind: message type of its body.
-        most: largest body, in bytes.
-        answer: largest size of its answer, which is charged to the quota.
-    """
+    """One call of the API for parties."""
 
     name: str
     kind: type[Message]
-    most: int = _MAX_OTHER
-    answer: int = 0
+    most: int = _MAX_OTHER  # largest body, in bytes
+    answer: int = 0  # largest size of its answer, which is charged to the quota
 
     def read(self, body: bytes) -> Any:
-        """Parse a body.
-
-        Raises:
-            RefusedCallError: if it is not such a message.
-        """
+        """Parse a body."""
         message = self.kind()
         try:
             message.ParseFromString(body)

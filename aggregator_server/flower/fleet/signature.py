@@ -48,10 +48,7 @@ def named_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 def is_signed(headers: Iterable[tuple[bytes, bytes]], key: bytes, now: dt.datetime) -> bool:
     """Return whether ``key`` signed the time of a request, and that time is recent.
 
-    Args:
-        headers: of the request, names in lower case.
-        key: the node's public key (PEM).
-        now: the time, with its zone.
+    ``headers``: of the request, names in lower case; ``key``: the node's public key (PEM).
     """
     found = [(name, value) for name, value in headers if name in (_SIGNATURE, _TIMESTAMP)]
     values = dict(found)

@@ -108,30 +108,24 @@ class _Node:
 
 
 class Traffic:
-    """The traffic between one SuperLink and its nodes. Used from one event loop.
-
-    Attributes:
-        stored: bytes of replies that the SuperLink stores or may store, by node key.
-        pushed: bytes that it has received since its start, by node key.
-        left: ids of replies that were not fetched before their message expired. A SuperLink forgets
-            the message, but stores the pieces until their receipt is confirmed.
-    """
+    """The traffic between one SuperLink and its nodes. Used from one event loop."""
 
     def __init__(
         self,
+        # seconds since 1970, of the clock of message timestamps
         clock: Callable[[], float] = time.time,
+        # called when all pieces of a reply are in the SuperLink
         on_whole: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start without nodes.
-
-        Args:
-            clock: seconds since 1970, of the clock of message timestamps.
-            on_whole: called when all pieces of a reply are in the SuperLink.
-        """
+        """Start without nodes."""
         self._clock = clock
         self._on_whole = on_whole
+        # bytes of replies that the SuperLink stores or may store, by node key
         self.stored = Allowance(STORED_IN_ALL, STORED_EACH)
+        # bytes that it has received since its start, by node key
         self.pushed: Counter[bytes] = Counter()
+        # ids of replies that were not fetched before their message expired. A SuperLink forgets the
+        # message, but stores the pieces until their receipt is confirmed
         self.left: deque[str] = deque()
         self._nodes: dict[bytes, _Node] = {}
         self._whose: dict[str, bytes] = {}
@@ -140,12 +134,8 @@ class Traffic:
     async def admit(self, key: bytes, call: Call, body: bytes) -> Settle:
         """Decide whether a call of the holder of ``key`` is admitted.
 
-        Returns:
-            A function to call once when the call is over: with the body of a successful answer,
-            else with None.
-
-        Raises:
-            RefusedCallError: if the call is not admitted.
+        Returns a function to call once when the call is over: with the body of a successful answer,
+        else with None.
         """
         request = call.read(body)
         if call.name in ("register-node", "activate-node"):
@@ -333,11 +323,7 @@ class Traffic:
 
 
 def _check(node: _Node, name: str, request: Any) -> None:
-    """Check a call that stores nothing: it must be about messages delivered to the node.
-
-    Raises:
-        RefusedCallError: otherwise.
-    """
+    """Check a call that stores nothing: it must be about messages delivered to the node."""
     if name in ("get-run", "get-fab", "pull-object", "confirm-message-received"):
         _require(request.run_id in node.runs)
     if name == "pull-object":

@@ -132,15 +132,13 @@ class PriorNetwork(nn.Module):
 def describe(values: torch.Tensor, known: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return what the network sees of some tables; scales come from their labelled rows only.
 
-    Args:
-        values: (b, t, c) float32; NaN is a missing cell.
-        known: n, the number of labelled rows, the first ones.
+    ``values``: (b, t, c) float32; NaN is a missing cell; ``known``: n, the number of labelled rows,
+    the first ones.
 
-    Returns:
-        (b, t, c, 5) of each cell the distance from the mean in spreads, that distance squashed, the
-        rank among the labelled rows from -1 to 1, its square, and whether it is missing;
-        (b, c, 6) facts of each column; (b, c) bool, whether a column differs among the labelled rows.
-        One that does not has cells of zero.
+    Returns (b, t, c, 5) of each cell the distance from the mean in spreads, that distance squashed,
+    the rank among the labelled rows from -1 to 1, its square, and whether it is missing; (b, c, 6)
+    facts of each column; (b, c) bool, whether a column differs among the labelled rows. One that
+    does not has cells of zero.
     """
     missing = values.isnan()
     present = (~missing[:, :known]).to(values.dtype)

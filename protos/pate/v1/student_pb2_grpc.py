@@ -29,11 +29,7 @@ class StudentStub:
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
-        """Constructor.
-
-        Args:
-            channel: A grpc.Channel.
-        """
+        """Constructor."""
         self.GetCampaign = channel.unary_unary(
                 '/pate.v1.Student/GetCampaign',
                 request_serializer=protos_dot_pate_dot_v1_dot_student__pb2.GetCampaignRequest.SerializeToString,
