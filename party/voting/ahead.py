@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from party.identity.keys import sealing_key
-from party.voting.noise_shares import with_noise
+from party.voting.casting import with_noise
 from pate.errors import RefusedError
 from pate.masking.ahead.party import PartyAhead
 from pate.masking.ahead.store import REMOVED, Asker
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from party.ledger.ledger import PartyLedger
-    from party.voting.noise_shares import NoiseShares
+    from party.voting.casting import NoiseShares
     from pate.campaign.offer import Offer
     from pate.masking.ahead.bundle import Round
     from pate.masking.ahead.store import Kind, Place
