@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from party.ledger.accountant import Figure, Totals
-    from party.ledger.campaigns import CampaignRecord
+    from party.ledger.campaigns import Campaign
     from party.ledger.ledger import PartyLedger
     from pate.accounting.filters import Delta
     from pate.campaign.offer import Offer
@@ -177,7 +177,7 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
         yield f"it kept {len(bounds)} bounds so far; together they promise {together(bounds)}"
 
 
-def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
+def _campaign_in_words(record: Campaign, delta: Delta) -> Iterator[str]:
     from pate.formats.enrolment import readable
     from pate.formats.privacy_statement import in_words, neighbours_of
 
@@ -198,13 +198,13 @@ def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
             f"  opened: the sum over {_number(queries, 'query')} in "
             f"{_number(batches, 'batch', 'batches')}, with the votes of {', '.join(survivors)}"
         )
-    for file in record.files:
+    for file in record.files.values():
         yield (
             f"  envelope {file.number} answered {file.at}, by a file of "
             f"{_number(file.size, 'byte')} with SHA-256 {file.digest}"
         )
     if announced.series is not None:
-        cast = _number(record.units, "vote") if record.batches else "no vote"
+        cast = _number(record.voted, "vote") if record.batches else "no vote"
         yield f"  of the series {announced.series}, with {cast} of our {announced.unit}s"
     among = neighbours_of(
         announced.unit,
@@ -242,16 +242,16 @@ def _own_figures(totals: Totals, delta: Delta) -> Iterator[str]:
     yield f"  the same at our own, {sizes[0]} delta (so epsilon is {sizes[1]}): {ours.in_words}"
 
 
-def _by_series(campaigns: Iterable[CampaignRecord]) -> list[list[CampaignRecord]]:
+def _by_series(campaigns: Iterable[Campaign]) -> list[list[Campaign]]:
     """Return the campaigns of each series in which votes of ours have left, in order."""
-    found: dict[tuple[bytes, str], list[CampaignRecord]] = {}
+    found: dict[tuple[bytes, str], list[Campaign]] = {}
     for each in campaigns:
         if each.offer.announced.series is not None and each.batches:
             found.setdefault((each.offer.key, each.offer.announced.series), []).append(each)
     return list(found.values())
 
 
-def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Iterator[str]:
+def _series_in_words(campaigns: Sequence[Campaign], delta: Delta) -> Iterator[str]:
     from party.ledger.accountant import cumulative_epsilon
     from pate.formats.enrolment import readable
 
@@ -261,7 +261,7 @@ def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Itera
         f"series {offer.announced.series}: {_number(len(campaigns), 'campaign')} signed by the key "
         f"{readable(offer.key)}"
     )
-    units = sum(each.units for each in campaigns)
+    units = sum(each.voted for each in campaigns)
     yield (
         f"  who has voted in it does not vote in it again: {_number(units, 'vote')} of our "
         f"{offer.announced.unit}s so far"
@@ -278,7 +278,7 @@ def _who_votes(offer: Offer) -> str:
     return f"records vote{how and f', {how}'}{most}"
 
 
-def _votes_in_words(record: CampaignRecord) -> str:
+def _votes_in_words(record: Campaign) -> str:
     if not record.batches:
         return "no votes"
     how = {
@@ -287,21 +287,18 @@ def _votes_in_words(record: CampaignRecord) -> str:
         "server their noisy sum",
         ("plain", "central"): "plain: the server saw our vote vectors",
     }[record.offer.announced.sums.aggregation, record.offer.announced.sums.noise]
-    times = sum(len(each.answered_at) for each in record.batches)
-    again = times - len(record.batches)
-    first, last = (
-        record.batches[0].answered_at[0],
-        max(each.answered_at[-1] for each in record.batches),
-    )
+    batches = [*record.batches.values()]
+    again = sum(len(each.answered_at) for each in batches) - len(batches)
+    first, last = batches[0].answered_at[0], max(each.answered_at[-1] for each in batches)
     return (
         f"votes on {_number(record.queries, 'query')} in "
-        f"{_number(len(record.batches), 'batch', 'batches')}"
+        f"{_number(len(batches), 'batch', 'batches')}"
         + (f", {_number(again, 'batch', 'batches')} again" if again else "")
         + f", from {first} to {last}; {how}"
     )
 
 
-def _openings(record: CampaignRecord) -> Iterator[tuple[tuple[str, ...], int, int]]:
+def _openings(record: Campaign) -> Iterator[tuple[tuple[str, ...], int, int]]:
     """Yield survivors, batches and queries, one for each list of survivors."""
     for survivors in dict.fromkeys(each.survivors for each in record.opened):
         if survivors is not None:
@@ -316,21 +313,21 @@ def _number(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {plural}"
 
 
-def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
+def _as_json(record: Campaign, delta: Delta) -> dict[str, object]:
     from party.ledger.accountant import cumulative_epsilon
 
     return {
         "offer": record.offer.to_dict(),
         "joined_at": record.joined_at,
         "queries": record.queries,
-        "batches": [asdict(each) for each in record.batches],
-        "files": [asdict(each) for each in record.files],
+        "batches": [asdict(each) for each in record.batches.values()],
+        "files": [asdict(each) for each in record.files.values()],
         "ending": None if record.ending is None else asdict(record.ending),
         "own_figure": _figure_json(cumulative_epsilon([record.totals], delta)),
     }
 
 
-def _series_json(campaigns: Sequence[CampaignRecord], delta: Delta) -> dict[str, object]:
+def _series_json(campaigns: Sequence[Campaign], delta: Delta) -> dict[str, object]:
     from party.ledger.accountant import cumulative_epsilon
 
     return {

@@ -111,7 +111,7 @@ class Answers:
                 "correct this machine's clock"
             )
         record = self._ledger.find(manifest.campaign)
-        last = max((each.number for each in record.files), default=0) if record else 0
+        last = max((each.number for each in record.files.values()), default=0) if record else 0
         if manifest.number <= last:
             raise RefusedError(
                 f"envelope {last} of campaign {manifest.campaign[:8]} was answered before, and this "
@@ -141,7 +141,7 @@ class Answers:
         for record in self._ledger.campaigns():
             if record.ending is None or not record.files:
                 continue
-            campaign, *earlier = record.offer.campaign, *record.files[:-1]
+            campaign, *earlier = record.offer.campaign, *[*record.files.values()][:-1]
             for reply in self._folder.glob(f"{campaign}.*{_REPLY}"):
                 reply.unlink(missing_ok=True)
             for each in earlier:

@@ -175,7 +175,7 @@ class Liar:
             name: sum(
                 batch.survivors is not None
                 for campaign in voter._site.ledger.campaigns()
-                for batch in campaign.batches
+                for batch in campaign.batches.values()
             )
             for name, voter in self.voters.items()
         }

@@ -177,7 +177,7 @@ class Post:
             name: [
                 batch.survivors
                 for campaign in self.voter(name)._site.ledger.campaigns()
-                for batch in campaign.batches
+                for batch in campaign.batches.values()
                 if batch.survivors is not None
             ]
             for name in NAMES
