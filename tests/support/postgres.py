@@ -184,10 +184,8 @@ class Cluster:
 class LossyLink:
     """Between a server's ledger and its database, which is killed as it is to commit a charge, once.
 
-    Args:
-        folder: of its socket.
-        cluster: the database.
-        committed: whether the charge is committed by then, and only the answer lost.
+    ``folder``: of its socket; ``cluster``: the database; ``committed``: whether the charge is
+    committed by then, and only the answer lost.
     """
 
     def __init__(self, folder: Path, cluster: Cluster, *, committed: bool) -> None:

@@ -117,25 +117,16 @@ class Teachers:
 
 @dataclass(frozen=True)
 class Released:
-    """A sum that the server opened.
+    """A sum that the server opened."""
 
-    Attributes:
-        campaign: its number.
-        noisy: whether it has the parties' noise in it.
-        most: that a party puts on one count; 0 of teachers.
-        public: which public set.
-        rows: of it, the queries.
-        values: what each party of the sum put into it, (queries, classes), columns as in CLASSES.
-        data: which data each party had.
-    """
-
-    campaign: int
-    noisy: bool
-    most: int
-    public: int
-    rows: tuple[int, ...]
+    campaign: int  # its number
+    noisy: bool  # whether it has the parties' noise in it
+    most: int  # that a party puts on one count; 0 of teachers
+    public: int  # which public set
+    rows: tuple[int, ...]  # of it, the queries
+    # what each party of the sum put into it, (queries, classes), columns as in CLASSES
     values: dict[str, Counts]
-    data: dict[str, int]
+    data: dict[str, int]  # which data each party had
 
     @property
     def total(self) -> Counts:
@@ -204,10 +195,8 @@ class World:
     def restore(self, name: str, *, noise: bool, same: bool) -> None:
         """Lose all but the keys, take the newest copy, and train again.
 
-        Args:
-            name: of the party.
-            noise: whether the noise is in the copy.
-            same: whether the teachers come out as they were.
+        ``name``: of the party; ``noise``: whether the noise is in the copy; ``same``: whether the
+        teachers come out as they were.
         """
         home, copy = self.root / name, self.root / "copy"
         shutil.rmtree(copy, ignore_errors=True)
@@ -274,22 +263,15 @@ class World:
 
     def attempt(
         self,
-        number: int,
-        rows: Sequence[int],
+        number: int,  # of the campaign
+        rows: Sequence[int],  # the queries
         *,
-        dropping: float = 0.0,
+        dropping: float = 0.0,  # chance of a party that it drops out, at each step
+        # what the campaign is said to be, by the name of the recipient
         lied: dict[str, CampaignMessage] | None = None,
-        unasked: Iterable[str] = (),
+        unasked: Iterable[str] = (),  # who is not asked to open the sum
     ) -> bool:
-        """Take parties through one sum, and return whether it was opened.
-
-        Args:
-            number: of the campaign.
-            rows: the queries.
-            dropping: chance of a party that it drops out, at each step.
-            lied: what the campaign is said to be, by the name of the recipient.
-            unasked: who is not asked to open the sum.
-        """
+        """Take parties through one sum, and return whether it was opened."""
         self.attempts += 1
         message, roster, public = self.campaigns[number]
         _lose(self.root / COLLUDER)
@@ -453,12 +435,10 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
 def alone(sums: Sequence[dict[tuple[str, Any], int]]) -> set[str]:
     """Return the parties of which some combination of sums holds votes, and no other party's.
 
-    Args:
-        sums: how often each unknown, of a party, is in each. What the colluder put in is known.
+    ``sums``: how often each unknown, of a party, is in each. What the colluder put in is known.
 
-    Returns:
-        Names. The combinations that hold nothing but a party's unknowns are as many as the rank is
-        lower without these columns.
+    Returns names. The combinations that hold nothing but a party's unknowns are as many as the rank
+    is lower without these columns.
     """
     known = {each for row in sums for each in row if each[0] == COLLUDER}
     unknowns = sorted({each for row in sums for each in row} - known, key=repr)
