@@ -268,9 +268,7 @@ def answers_csv(student: TableStudent, inputs: Inputs) -> tuple[bytes, int]:
 
 
 def predictions_csv(
-    classes: tuple[str, ...],
-    probabilities: NDArray[np.float32],
-    predicted: NDArray[np.int64],
+    classes: tuple[str, ...], probabilities: NDArray[np.float32], predicted: NDArray[np.int64]
 ) -> bytes:
     """Return (n,) predicted classes and (n, m) probabilities as a CSV file."""
     text = io.StringIO()

@@ -182,13 +182,7 @@ class Plugin(Protocol):
     """The interface of an entry point."""
 
     def train(
-        self,
-        lesson: Lesson,
-        *,
-        seed: int,
-        device: str,
-        effort: Effort | None,
-        progress: Progress,
+        self, lesson: Lesson, *, seed: int, device: str, effort: Effort | None, progress: Progress
     ) -> Student:
         """Return a student whose ``kind`` is the plugin's name.
 

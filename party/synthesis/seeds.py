@@ -103,11 +103,7 @@ def release_seeded(
 
 
 def draw_candidates(
-    seeds: NDArray[np.intp],
-    network: Network,
-    resampled: tuple[int, ...],
-    count: int,
-    lanes: Lanes,
+    seeds: NDArray[np.intp], network: Network, resampled: tuple[int, ...], count: int, lanes: Lanes
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return ``count`` uniform seeds and a candidate made from each, both (count, m) codes."""
     omegas = np.array(check_resampled(resampled, len(network.order)), dtype=np.intp)
@@ -141,11 +137,7 @@ class PlausibleSeeds:
     """Counts, for candidates of a model, the seeds that they are plausible for, within a factor gamma."""
 
     def __init__(
-        self,
-        seeds: NDArray[np.intp],
-        network: Network,
-        resampled: Sequence[int],
-        gamma: Fraction,
+        self, seeds: NDArray[np.intp], network: Network, resampled: Sequence[int], gamma: Fraction
     ) -> None:
         m = len(network.order)
         self.resampled = check_resampled(resampled, m)

@@ -83,12 +83,7 @@ class Reader:
         return self.encoder.description.in_words()
 
     def embed(
-        self,
-        records: Iterable[Record],
-        total: int,
-        *,
-        odd: Odd | None,
-        place: Callable[[int], str],
+        self, records: Iterable[Record], total: int, *, odd: Odd | None, place: Callable[[int], str]
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
         """Return (n, d) embeddings and (n,) which records are usable."""
         with ExitStack() as held:

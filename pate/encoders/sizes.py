@@ -121,9 +121,7 @@ def reached(graph: onnx.GraphProto) -> set[str]:
 
 
 def spread(
-    graph: onnx.GraphProto,
-    start: set[str],
-    gives: Callable[[onnx.NodeProto, str], Iterable[str]],
+    graph: onnx.GraphProto, start: set[str], gives: Callable[[onnx.NodeProto, str], Iterable[str]]
 ) -> set[str]:
     """Return what has a property that operators pass on, in whatever order they stand.
 

@@ -346,17 +346,12 @@ class PaidLabels:
             ways.append("`--aggregator neighbour`, which needs no teachers and less epsilon")
         command = plan_command(
             {
-                "aggregator": spec.aggregator,
-                "teachers": teachers or self.teachers,
-                "parties": parties,
-                "classes": self.classes,
-                "queries": spec.queries,
-                "rarest": self.rarest,
-                "epsilon": spec.epsilon,
-                "delta": spec.delta,
+                "aggregator": spec.aggregator, "teachers": teachers or self.teachers,
+                "parties": parties, "classes": self.classes, "queries": spec.queries,
+                "rarest": self.rarest, "epsilon": spec.epsilon, "delta": spec.delta,
                 "unit": spec.unit,
             }
-        )
+        )  # fmt: skip
         return f"{', or '.join(ways)}. What to expect then: {command}"
 
     def teachers_for(self) -> int | None:
@@ -416,11 +411,7 @@ def plan_command(options: Mapping[str, object], command: str = "pate plan") -> s
 
 
 def classes_in_words(
-    counts: Sequence[int],
-    classes: Sequence[str],
-    *,
-    noisy_counts: bool = False,
-    more: bool = False,
+    counts: Sequence[int], classes: Sequence[str], *, noisy_counts: bool = False, more: bool = False
 ) -> str:
     """Return a warning about classes with few labels or none, and a student's prospects, or "".
 

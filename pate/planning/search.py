@@ -21,12 +21,7 @@ import numpy as np
 
 from pate.accounting.composition import COMPOSITIONS
 from pate.errors import UsageError
-from pate.mechanisms import (
-    ConfidentGNMax,
-    DistributedConfidentGNMax,
-    DistributedTeachers,
-    LNMax,
-)
+from pate.mechanisms import ConfidentGNMax, DistributedConfidentGNMax, DistributedTeachers, LNMax
 from pate.noise.shares import share_sigma
 from pate.planning.chances import MOST_SCALE, chances, expected_asked
 from pate.planning.plans import costs_of, laws_of

@@ -273,12 +273,7 @@ class Archive:
 
 
 def as_pixels(
-    array: NDArray[np.generic],
-    path: Path,
-    window: Window | None,
-    odd: Odd | None,
-    *,
-    deep: bool,
+    array: NDArray[np.generic], path: Path, window: Window | None, odd: Odd | None, *, deep: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
     """Return pixels of 8 bits, and for each record whether it is usable.
 
@@ -312,12 +307,7 @@ def _as_images(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
 
 
 def _each(
-    array: NDArray[np.generic],
-    path: Path,
-    window: Window | None,
-    odd: Odd | None,
-    *,
-    deep: bool,
+    array: NDArray[np.generic], path: Path, window: Window | None, odd: Odd | None, *, deep: bool
 ) -> Iterator[NDArray[np.uint8] | None]:
     """Yield each image in 8 bits; None for an unusable one, which is noted."""
     for at, picture in enumerate(array):

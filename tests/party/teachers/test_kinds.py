@@ -32,8 +32,7 @@ def table(n: int, seed: int = 0) -> Table:
     dose = draw.normal(5, 2, n)
     dose[::7] = np.nan
     return Table(
-        ("dose", "blood", "empty"),
-        (dose, draw.choice(["A", "B", "0", ""], n), np.full(n, np.nan)),
+        ("dose", "blood", "empty"), (dose, draw.choice(["A", "B", "0", ""], n), np.full(n, np.nan))
     )
 
 

@@ -38,11 +38,7 @@ LABELLED = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
 COUNTED = ("distributed-gnmax", "neighbour", "distributed-neighbour")
 NAMES = (*LABELLED, *COUNTED, "gated-gnmax")
 CONFIDENCE, DELTA, QUERIES = 0.999, 1e-2, 2
-RUNS = {
-    **dict.fromkeys(LABELLED, 20_000),
-    **dict.fromkeys(COUNTED, 100_000),
-    "gated-gnmax": 1_000,
-}
+RUNS = {**dict.fromkeys(LABELLED, 20_000), **dict.fromkeys(COUNTED, 100_000), "gated-gnmax": 1_000}
 #: The noise of a gate's coin.
 _COIN = 2**20
 

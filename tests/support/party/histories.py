@@ -58,13 +58,10 @@ HASHES = PUBLIC[1].row_hashes()
 KINDS = ("teachers", "records", "noise", "labels")
 #: How likely each thing is to happen next, in a world of each kind.
 CHANCES = {
-    "attempt": (0.33, 0.45, 0.20, 0.35),
-    "again": (0.30, 0.05, 0.40, 0.15),
-    "campaign": (0.08, 0.30, 0.05, 0.25),
-    "retrain": (0.14, 0.12, 0.05, 0.05),
-    "restore": (0.10, 0.03, 0.25, 0.15),
-    "lie": (0.05, 0.05, 0.05, 0.05),
-}
+    "attempt": (0.33, 0.45, 0.20, 0.35), "again": (0.30, 0.05, 0.40, 0.15),
+    "campaign": (0.08, 0.30, 0.05, 0.25), "retrain": (0.14, 0.12, 0.05, 0.05),
+    "restore": (0.10, 0.03, 0.25, 0.15), "lie": (0.05, 0.05, 0.05, 0.05),
+}  # fmt: skip
 #: Batches: they share two queries.
 ROWS = ((0, 1, 2), (1, 2, 3))
 #: Votes of one party on one count that no party has so many records for.
