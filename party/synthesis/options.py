@@ -41,11 +41,7 @@ _rows = partial(typer.Option, rich_help_panel="Rows")
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRequest:
-    """A request for a release of synthetic rows: the numbers of the options, exact.
-
-    ``resampled`` are numbers of attributes to redraw, one of which is chosen per attempt; None:
-    all.
-    """
+    """A request for synthetic rows, exact; one of ``resampled`` is chosen per attempt, None: of all."""
 
     rows: int
     epsilon: Fraction = Fraction(1)

@@ -50,10 +50,7 @@ _LEAST_LOG_GAMMA: Final = 2.0**-10
 
 @dataclass(frozen=True)
 class SeededRelease:
-    """The charged plan of a release from seeds: of ``attempts`` candidates at most ``rows`` are written.
-
-    Each is dropped with the probability ``coin``, whatever it is.
-    """
+    """A charged plan: at most ``rows`` of ``attempts`` candidates; each is dropped with chance ``coin``."""
 
     test: RandomizedTest
     resampled: tuple[int, ...]

@@ -24,10 +24,7 @@ CACHE: Final = "embeddings"
 
 
 class Reader:
-    """Embeds the records that a reader hands it.
-
-    Without a cache in a private folder, ``memory`` has the rows of earlier calls.
-    """
+    """Embeds the records that a reader hands it; ``memory`` replaces a cache in a private folder."""
 
     def __init__(
         self,
