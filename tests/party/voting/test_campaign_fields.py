@@ -76,13 +76,18 @@ SPELLINGS: Final = (
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """Another value of a field, and what a party makes of a campaign that has it."""
+    """Another value of a field, and what a party makes of a campaign that has it.
 
-    change: Change  # made to the campaign
-    # ``same``: it takes part, and knows its records; ``refused``; or ``adds up``: it takes part,
-    # and counts both campaigns
+    Attributes:
+        change: made to the campaign.
+        then: ``same``: it takes part, and knows its records; ``refused``; or ``adds up``: it takes part, and
+            counts both campaigns.
+        public: of the campaign, which may be another one.
+    """
+
+    change: Change
     then: Literal["same", "refused", "adds up"]
-    public: Table = PUBLIC  # of the campaign, which may be another one
+    public: Table = PUBLIC
 
 
 def of(then: Literal["same", "refused", "adds up"] = "refused", **fields: object) -> Value:

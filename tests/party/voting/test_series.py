@@ -124,12 +124,19 @@ class World:
 
 @dataclass(frozen=True)
 class Plan:
-    """A random series: the table at each round, and what happens in it."""
+    """A random series: the table at each round, and what happens in it.
 
-    tables: tuple[tuple[Row, ...], ...]  # the rows at each round
-    crashes: tuple[str, ...]  # where the party is killed before it votes; "" nowhere
-    lost: tuple[bool, ...]  # whether the round is never asked again after that
-    again: tuple[bool, ...]  # whether it is asked twice
+    Attributes:
+        tables: the rows at each round.
+        crashes: where the party is killed before it votes; "" nowhere.
+        lost: whether the round is never asked again after that.
+        again: whether it is asked twice.
+    """
+
+    tables: tuple[tuple[Row, ...], ...]
+    crashes: tuple[str, ...]
+    lost: tuple[bool, ...]
+    again: tuple[bool, ...]
 
     def without(self, unit: Row | str, copy: int = 0) -> Plan:
         """The same series in which a patient, or one copy of a record, never was."""

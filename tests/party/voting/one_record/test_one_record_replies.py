@@ -57,16 +57,21 @@ some = settings(max_examples=40, deadline=None)
 class Answers:
     """What a party answered: its replies before the terms, and its votes or how it refused them.
 
-    ``changes``: of the campaign.
+    Args:
+        file: of the party.
+        public: of the campaign.
+        classes: of the campaign.
+        teachers: k; None: its records vote.
+        changes: of the campaign.
     """
 
     def __init__(
         self,
-        file: OwnFile,  # of the party
-        public: Inputs,  # of the campaign
-        classes: Sequence[str] = CLASSES,  # of the campaign
+        file: OwnFile,
+        public: Inputs,
+        classes: Sequence[str] = CLASSES,
         *,
-        teachers: int | None = None,  # k; None: its records vote
+        teachers: int | None = None,
         **changes: Any,
     ) -> None:
         with tempfile.TemporaryDirectory() as place:
