@@ -71,7 +71,11 @@ class Report:
         nonprivate_accuracy: float | None = None,
         student_scores: str | None = None,
     ) -> Self:
-        """Return a campaign's numbers; ``truth``: the labelled public set, ``test``: the student's test."""
+        """Return the numbers of a finished campaign; arguments are named as the attributes.
+
+        ``truth`` is the public set with its true labels, ``test`` are labelled records that judged the
+        student; None: there are none.
+        """
         return cls(
             parties=parties,
             teachers=teachers,

@@ -58,10 +58,13 @@ HASHES = PUBLIC[1].row_hashes()
 KINDS = ("teachers", "records", "noise", "labels")
 #: How likely each thing is to happen next, in a world of each kind.
 CHANCES = {
-    "attempt": (0.33, 0.45, 0.20, 0.35), "again": (0.30, 0.05, 0.40, 0.15),
-    "campaign": (0.08, 0.30, 0.05, 0.25), "retrain": (0.14, 0.12, 0.05, 0.05),
-    "restore": (0.10, 0.03, 0.25, 0.15), "lie": (0.05, 0.05, 0.05, 0.05),
-}  # fmt: skip
+    "attempt": (0.33, 0.45, 0.20, 0.35),
+    "again": (0.30, 0.05, 0.40, 0.15),
+    "campaign": (0.08, 0.30, 0.05, 0.25),
+    "retrain": (0.14, 0.12, 0.05, 0.05),
+    "restore": (0.10, 0.03, 0.25, 0.15),
+    "lie": (0.05, 0.05, 0.05, 0.05),
+}
 #: Batches: they share two queries.
 ROWS = ((0, 1, 2), (1, 2, 3))
 #: Votes of one party on one count that no party has so many records for.
@@ -114,16 +117,25 @@ class Teachers:
 
 @dataclass(frozen=True)
 class Released:
-    """A sum that the server opened."""
+    """A sum that the server opened.
 
-    campaign: int  # its number
-    noisy: bool  # whether it has the parties' noise in it
-    most: int  # that a party puts on one count; 0 of teachers
-    public: int  # which public set
-    rows: tuple[int, ...]  # of it, the queries
-    # what each party of the sum put into it, (queries, classes), columns as in CLASSES
+    Attributes:
+        campaign: its number.
+        noisy: whether it has the parties' noise in it.
+        most: that a party puts on one count; 0 of teachers.
+        public: which public set.
+        rows: of it, the queries.
+        values: what each party of the sum put into it, (queries, classes), columns as in CLASSES.
+        data: which data each party had.
+    """
+
+    campaign: int
+    noisy: bool
+    most: int
+    public: int
+    rows: tuple[int, ...]
     values: dict[str, Counts]
-    data: dict[str, int]  # which data each party had
+    data: dict[str, int]
 
     @property
     def total(self) -> Counts:
@@ -192,8 +204,10 @@ class World:
     def restore(self, name: str, *, noise: bool, same: bool) -> None:
         """Lose all but the keys, take the newest copy, and train again.
 
-        ``name``: of the party; ``noise``: whether the noise is in the copy; ``same``: whether the
-        teachers come out as they were.
+        Args:
+            name: of the party.
+            noise: whether the noise is in the copy.
+            same: whether the teachers come out as they were.
         """
         home, copy = self.root / name, self.root / "copy"
         shutil.rmtree(copy, ignore_errors=True)
@@ -260,15 +274,22 @@ class World:
 
     def attempt(
         self,
-        number: int,  # of the campaign
-        rows: Sequence[int],  # the queries
+        number: int,
+        rows: Sequence[int],
         *,
-        dropping: float = 0.0,  # chance of a party that it drops out, at each step
-        # what the campaign is said to be, by the name of the recipient
+        dropping: float = 0.0,
         lied: dict[str, CampaignMessage] | None = None,
-        unasked: Iterable[str] = (),  # who is not asked to open the sum
+        unasked: Iterable[str] = (),
     ) -> bool:
-        """Take parties through one sum, and return whether it was opened."""
+        """Take parties through one sum, and return whether it was opened.
+
+        Args:
+            number: of the campaign.
+            rows: the queries.
+            dropping: chance of a party that it drops out, at each step.
+            lied: what the campaign is said to be, by the name of the recipient.
+            unasked: who is not asked to open the sum.
+        """
         self.attempts += 1
         message, roster, public = self.campaigns[number]
         _lose(self.root / COLLUDER)
@@ -432,10 +453,12 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
 def alone(sums: Sequence[dict[tuple[str, Any], int]]) -> set[str]:
     """Return the parties of which some combination of sums holds votes, and no other party's.
 
-    ``sums``: how often each unknown, of a party, is in each. What the colluder put in is known.
+    Args:
+        sums: how often each unknown, of a party, is in each. What the colluder put in is known.
 
-    Returns names. The combinations that hold nothing but a party's unknowns are as many as the rank
-    is lower without these columns.
+    Returns:
+        Names. The combinations that hold nothing but a party's unknowns are as many as the rank is
+        lower without these columns.
     """
     known = {each for row in sums for each in row if each[0] == COLLUDER}
     unknowns = sorted({each for row in sums for each in row} - known, key=repr)

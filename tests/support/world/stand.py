@@ -17,21 +17,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stand:
-    """The state of a verified server's ledger."""
+    """The state of a verified server's ledger.
 
-    phase: str  # of the campaign
-    kinds: tuple[str, ...]  # of its entries, in order
-    digests: tuple[bytes, ...]  # of its entries, in order
-    labels: dict[int, int]  # by query
-    # queries and their labels in the order of release; None: no answer
+    Attributes:
+        phase: of the campaign.
+        kinds: of its entries, in order.
+        digests: of its entries, in order.
+        labels: by query.
+        answers: queries and their labels in the order of release; None: no answer.
+        vain: charges without a release.
+        spent: of the budget.
+        wasted: part of it for answers that were lost.
+    """
+
+    phase: str
+    kinds: tuple[str, ...]
+    digests: tuple[bytes, ...]
+    labels: dict[int, int]
     answers: tuple[tuple[int, int | None], ...]
-    vain: int  # charges without a release
-    spent: Fraction  # of the budget
-    wasted: Fraction  # part of it for answers that were lost
+    vain: int
+    spent: Fraction
+    wasted: Fraction
 
     @classmethod
     def of(cls, place: Path) -> Self:
-        """Verify a ledger and read it."""
+        """Verify a ledger and read it.
+
+        Raises:
+            AssertionError: if a charge was released twice, or a label was changed.
+            PateError: if it does not verify.
+        """
         told = verify(place, None)
         state, held = read_campaign(place / LEDGER_FILE)
         charges, labels = set[int](), dict[int, int]()
@@ -69,7 +84,11 @@ class Stand:
             return None
 
     def follows(self, earlier: Stand) -> None:
-        """Check that this ledger extends the earlier one."""
+        """Check that this ledger extends the earlier one.
+
+        Raises:
+            AssertionError: if a durable entry is missing or changed.
+        """
         assert self.digests[: len(earlier.digests)] == earlier.digests, "entries were lost"
         assert earlier.labels.items() <= self.labels.items(), "a label was lost or changed"
         assert self.spent >= earlier.spent, "a charge was lost"
