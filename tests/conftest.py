@@ -87,7 +87,9 @@ def _import_share(config: pytest.Config) -> None:
         return
     ignored = {Path(path).resolve() for path in config.getoption("ignore") or ()}
     files = [
-        path for path in sorted(_TESTS.rglob("test_*.py")) if ignored.isdisjoint((path, *path.parents))
+        path
+        for path in sorted(_TESTS.rglob("test_*.py"))
+        if ignored.isdisjoint((path, *path.parents))
     ]
     for path in files[int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) :: of]:
         # What cannot be imported is found, and said, as it is collected.
