@@ -61,8 +61,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     release: ReleaseOption = None
     rounds: RoundsOption = None
     data: Annotated[
-        Path | None,
-        of_data(help="Labelled records to deal out. Default: digits", metavar="PATH"),
+        Path | None, of_data(help="Labelled records to deal out. Default: digits", metavar="PATH")
     ] = None
     label: LabelOption = None
     labels: LabelsOption = None
@@ -70,8 +69,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     text: TextOption = None
     encoder: EncoderOption = None
     queries: Annotated[
-        int | None,
-        of_data(help="Made-up digits for the public set. Default: 3/10 of all"),
+        int | None, of_data(help="Made-up digits for the public set. Default: 3/10 of all")
     ] = None
     processes: Annotated[
         int | None,

@@ -83,10 +83,7 @@ def children(pid: int) -> list[int]:
 
 
 class Program:
-    """One running command.
-
-    ``name``: in messages, and of the files with its output.
-    """
+    """One running command; ``name`` is in messages, and of the files with its output."""
 
     _process: subprocess.Popen[bytes]
 

@@ -240,9 +240,7 @@ def _trainer(seed: int, screen: Screen) -> Trainer:
         describing = screen.bar("describing the public inputs", percent=True, late=True)
         with screen.bar(title) as move, describing as described, telling(described):
             return teach(
-                lesson,
-                seed=seed + number,
-                progress=lambda step, total, _loss: move(step, total),
+                lesson, seed=seed + number, progress=lambda step, total, _loss: move(step, total)
             )
 
     return train

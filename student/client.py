@@ -52,10 +52,7 @@ _T = TypeVar("_T")
 
 
 class StudentClient:
-    """A connection to the student service of a server.
-
-    Use as a context manager. ``say`` gets a line whenever the connection is lost or restored.
-    """
+    """A connection to a server's student service; ``say`` gets a line when it is lost or restored."""
 
     def __init__(
         self,
@@ -128,11 +125,7 @@ class StudentClient:
         return campaign
 
     def events(self) -> Iterator[Event]:
-        """Follow the labels, from the first, to the end of the campaign.
-
-        Each event is yielded once, whatever happens to the connection; the last is a
-        :class:`CampaignEnd`.
-        """
+        """Follow the labels from the first to the :class:`CampaignEnd`, each event once whatever happens."""
         check = EventCheck(self._public.queries)
         self.campaign()
         end: CampaignEnd | None = None

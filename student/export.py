@@ -45,10 +45,7 @@ _CHANGED: Final = "the encoder's folder is not what it was when the training beg
 
 
 def check_out(out: Path, *, replace: bool = True) -> None:
-    """Refuse, before training, a place where publishing would fail or overwrite other content.
-
-    ``replace`` says whether a student that was published there may be replaced.
-    """
+    """Refuse, before training, a place where publishing would fail or overwrite anything else."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; name a folder to publish into")
     if out.is_dir() and any(out.iterdir()) and not (out / weights.DESCRIPTION).is_file():

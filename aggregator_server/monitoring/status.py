@@ -425,8 +425,6 @@ def _budget(state: CampaignState, charged: float) -> Budget:
 def _checks_of(state: CampaignState) -> tuple[Check, ...]:
     """Return the health checks that follow from the state."""
     found = []
-    if state.simulated:
-        found.append(Check("noise", ok=False, text="the noise is seeded: nothing is guaranteed"))
     if state.wasted:
         share = float(state.wasted / state.cap)
         text = f"interruptions cost {share:.1%} of the budget: charged, and no answer came"

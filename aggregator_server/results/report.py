@@ -235,5 +235,4 @@ def verify(folder: Path, head: str | None, database: str | None = None) -> dict[
         "cap": str(found.cap),
         "spent": str(found.spent),
         "wasted": str(found.wasted),
-        "simulated": found.simulated,
     }

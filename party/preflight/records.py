@@ -184,10 +184,7 @@ def _numbers(data: Dataset, odd: Odd) -> str:
 
 
 def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
-    """Report whether there are enough records for the teachers, and whether the model fits the data.
-
-    The number of teachers is the owner's, else what a campaign wants that was joined, else the default.
-    """
+    """Report whether there are records enough for the teachers, and whether the model fits them."""
     if options.only_records:
         return Finding.skipped("none: the records vote themselves")
     if data.kind == "class" and len(np.unique(data.labels)) < 2:

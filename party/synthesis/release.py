@@ -62,10 +62,7 @@ _ROUNDS: Final = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The file of rows, that of the model if it is stored, and whether rows have their label.
-
-    UsageError if a file exists already, or a folder is missing, before anything is paid for.
-    """
+    """The new files of rows and, if stored, of their model; and whether rows have their label."""
 
     out: Path
     model_out: Path | None = None
@@ -263,10 +260,7 @@ def _rows(options: SynthesisOptions, domain: Domain, screen: Screen) -> PrivateR
 def _drawn(
     network: Network, rows: int, lanes: Lanes, places: Places, kept: list[int]
 ) -> NDArray[np.intp]:
-    """Return rows of a model: all rows if they have labels, distinct rows without.
-
-    A repeated query is not informative, and a campaign with noise shares refuses it.
-    """
+    """Return rows of a model, distinct ones if they have no label: campaigns refuse repeated queries."""
     found = network.sample(rows, lanes)
     if places.keep_label:
         return found

@@ -50,10 +50,7 @@ _LEAST_LOG_GAMMA: Final = 2.0**-10
 
 @dataclass(frozen=True)
 class SeededRelease:
-    """The charged plan of a release from seeds: of ``attempts`` candidates at most ``rows`` are written.
-
-    Each is dropped with the probability ``coin``, whatever it is.
-    """
+    """A charged plan: at most ``rows`` of ``attempts`` candidates; each is dropped with chance ``coin``."""
 
     test: RandomizedTest
     resampled: tuple[int, ...]
@@ -103,11 +100,7 @@ def release_seeded(
 
 
 def draw_candidates(
-    seeds: NDArray[np.intp],
-    network: Network,
-    resampled: tuple[int, ...],
-    count: int,
-    lanes: Lanes,
+    seeds: NDArray[np.intp], network: Network, resampled: tuple[int, ...], count: int, lanes: Lanes
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return ``count`` uniform seeds and a candidate made from each, both (count, m) codes."""
     omegas = np.array(check_resampled(resampled, len(network.order)), dtype=np.intp)
@@ -141,11 +134,7 @@ class PlausibleSeeds:
     """Counts, for candidates of a model, the seeds that they are plausible for, within a factor gamma."""
 
     def __init__(
-        self,
-        seeds: NDArray[np.intp],
-        network: Network,
-        resampled: Sequence[int],
-        gamma: Fraction,
+        self, seeds: NDArray[np.intp], network: Network, resampled: Sequence[int], gamma: Fraction
     ) -> None:
         m = len(network.order)
         self.resampled = check_resampled(resampled, m)

@@ -49,10 +49,7 @@ _DRAWINGS: Final = 5_000
 
 @dataclass(frozen=True, eq=False)
 class NearestTeacher:
-    """A shard's records as unit vectors of a fixed feature space.
-
-    ``least`` is the least product of a query and a record at which the record is near.
-    """
+    """Unit vectors of a shard's records; near is one with a product of at least ``least``."""
 
     takes: ImageSchema
     records: Floats

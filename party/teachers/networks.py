@@ -172,10 +172,7 @@ class Cnn:
 
 
 class CnnTogether(Cnn):
-    """Makes convolutional teachers in batches on a GPU, which one small network cannot use fully.
-
-    On a processor many at once are slower than one after the other.
-    """
+    """Makes convolutional teachers in batches on a GPU; on a processor that would be slower."""
 
     def fit_many(self, data: Dataset, shards: Sequence[Shard]) -> Iterator[CnnTeacher]:
         """Yield the teacher of each shard; see :class:`party.teachers.protocol.FitsTogether`."""
@@ -198,11 +195,7 @@ def _as_tensor(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> torch
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """The training data of one network: images (n, channels, height, width) in [-1, 1], n at least one.
-
-    Columns that are not ``seen`` are left out of the loss; ``seed`` decides order and
-    transformations.
-    """
+    """One network's images (n, channels, height, width) in [-1, 1]; the loss is of ``seen`` columns only."""
 
     images: torch.Tensor
     labels: torch.Tensor

@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
 #: Types that skops does not trust by default: the trees inside the two ensembles.
 _TRUSTED: Final = frozenset(
-    {
-        "sklearn.tree._tree.Tree",
-        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    }
+    {"sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"}
 )
 #: Rows of a shard up to which exact splits are faster than binned ones.
 _SMALL: Final = 1000

@@ -102,10 +102,7 @@ def _check_references(described: object, members: dict[str, ZipInfo]) -> None:
 
 
 class _Ways:
-    """Counts the steps of a walk through an object and, at each occurrence, its parts.
-
-    Which of several objects of one number is used depends on the reading order; the longest counts.
-    """
+    """Counts the steps of a walk through an object and, at each occurrence, its parts; the longest counts."""
 
     def __init__(self, occurrences: dict[int, list[_Node]], most: int) -> None:
         self._occurrences = occurrences

@@ -79,10 +79,7 @@ def laplace_law(scale: Fraction) -> NoiseLaw:
 
 @lru_cache(maxsize=16)
 def geometric_law(scale: Fraction, part: Fraction) -> NoiseLaw:
-    """Return the law of a sum of geometric noise shares, of which 1 / ``part`` sum to a Laplace law.
-
-    It is that of X - Y, both negative binomial of ``part`` successes.
-    """
+    """Return the law of geometric noise shares: X - Y, both negative binomial of ``part`` successes."""
     from scipy import stats
     from scipy.signal import convolve
 

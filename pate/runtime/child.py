@@ -163,10 +163,7 @@ def _limit(seconds: int, memory: int) -> None:
 
 
 class Child:
-    """A running child process, its log file and its end.
-
-    ``log``: the file that its output is appended to.
-    """
+    """A running child process and its end; its output is appended to the file ``log``."""
 
     def __init__(self, name: str, target: str, arguments: Sequence[str], *, home: Path) -> None:
         """Start the child.
@@ -352,11 +349,7 @@ def told() -> str:
 
 
 def fork_ahead(target: str) -> None:
-    """Fork the child that :class:`Child` makes of ``target`` (``module:function``) next, if possible.
-
-    Only a command does so, before it has read anything or begun a thread; see
-    :mod:`pate.runtime.forked`.
-    """
+    """Fork the next :class:`Child` of ``target``, if possible: :mod:`pate.runtime.forked`."""
     forked.fork_ahead(target, _first_line)
 
 

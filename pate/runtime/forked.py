@@ -65,12 +65,9 @@ class Forked:
     ) -> None:
         """Send the child its command, as the arguments of a new process."""
         order = {
-            "name": name,
-            "arguments": [target, *arguments],
-            "log": str(log),
-            "home": str(home),
+            "name": name, "arguments": [target, *arguments], "log": str(log), "home": str(home),
             "environment": dict(environment),
-        }
+        }  # fmt: skip
         left = json.dumps(order).encode() + b"\n"
         while left and self.stdin is not None:
             left = left[self.stdin.write(left) :]

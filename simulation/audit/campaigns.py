@@ -188,10 +188,7 @@ def _claim(state: CampaignState) -> Claim:
 
 
 def roster(teachers: int, votes: int) -> list[RosterParty]:
-    """Return parties with ``teachers`` teachers in all, none with more than a unit's ``votes``.
-
-    With one vote a unit is a record, and two parties do.
-    """
+    """Return parties with ``teachers`` in all, none with more than a unit's ``votes``; two if that is 1."""
     size = votes if votes > 1 else -(-teachers // 2)
     sizes = [min(size, teachers - start) for start in range(0, teachers, size)]
     return [

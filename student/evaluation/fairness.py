@@ -138,10 +138,7 @@ class Groups:
 
 
 def group_column(data: Dataset, column: str) -> Dataset:
-    """Return the same labelled rows, in groups called ``column = value``.
-
-    The column stays among the inputs, since the student may need it.
-    """
+    """Return the same labelled rows, in groups called ``column = value``; the column stays an input."""
     if not isinstance(data.inputs, Table):
         raise UsageError(f"images have no column {column!r}; put an array of groups into an .npz")
     if column not in data.inputs.names:

@@ -160,9 +160,7 @@ def read_header(file: BinaryIO) -> Header:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             held = read_partial(
-                counted,
-                stop_when=lambda tag, *_: tag in _STOPS,
-                specific_tags=list(_TAGS.values()),
+                counted, stop_when=lambda tag, *_: tag in _STOPS, specific_tags=list(_TAGS.values())
             )
             found = {name: _value(held, tag) for name, tag in _TAGS.items() if tag in held}
             syntax = str(held.file_meta.get("TransferSyntaxUID", ""))

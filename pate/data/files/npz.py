@@ -99,10 +99,7 @@ class Archive:
         return Images(pixels, window)
 
     def usable_images(self, window: Window | None = None) -> tuple[Images, NDArray[np.bool_]]:
-        """Return the images, each read by its own pixels, and (n,) which of them are usable.
-
-        Whole numbers are read by the window; without one they must lie within 0 to 255.
-        """
+        """Return the images, each read by its own pixels, and (n,) which of them are usable."""
         array = self._one_of(self._keys[0])
         pixels, good = as_pixels(array, self._path, window, self._odd, deep=window is not None)
         _note_bytes(array, window, self._odd)
@@ -111,10 +108,7 @@ class Archive:
     def one_by_one(
         self, window: Window | None
     ) -> tuple[int, Callable[[], Iterator[NDArray[np.uint8] | None]]]:
-        """Return the number of images, and what yields them in order, None for an unusable one.
-
-        How deep the images of a public set are, the array's type says.
-        """
+        """Return the number of images, and what yields them in order, None for an unusable one."""
         array = _as_images(self._one_of(self._keys[0]), self._path)
         of_type = array.dtype.kind in "iu" and array.dtype.itemsize > 1
         deep = of_type if self._public else window is not None
@@ -273,17 +267,9 @@ class Archive:
 
 
 def as_pixels(
-    array: NDArray[np.generic],
-    path: Path,
-    window: Window | None,
-    odd: Odd | None,
-    *,
-    deep: bool,
+    array: NDArray[np.generic], path: Path, window: Window | None, odd: Odd | None, *, deep: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Return pixels of 8 bits, and for each record whether it is usable.
-
-    With ``deep`` all whole numbers are read by the window.
-    """
+    """Return pixels of 8 bits, ``deep`` ones by the window, and for each record whether it is usable."""
     array = _as_images(array, path)
     good = np.ones(len(array), dtype=np.bool_)
     made = np.zeros(array.shape, dtype=np.uint8)
@@ -312,12 +298,7 @@ def _as_images(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
 
 
 def _each(
-    array: NDArray[np.generic],
-    path: Path,
-    window: Window | None,
-    odd: Odd | None,
-    *,
-    deep: bool,
+    array: NDArray[np.generic], path: Path, window: Window | None, odd: Odd | None, *, deep: bool
 ) -> Iterator[NDArray[np.uint8] | None]:
     """Yield each image in 8 bits; None for an unusable one, which is noted."""
     for at, picture in enumerate(array):

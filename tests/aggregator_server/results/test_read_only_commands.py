@@ -156,8 +156,7 @@ def _true(place: Path) -> dict[str, Any]:
 class Reader:
     """Runs the commands on one home, and compares what they say.
 
-    Attributes:
-        home: of the server; the campaign has the default name.
+    ``home``: of the server; the campaign has the default name.
     """
 
     def __init__(self, home: Path) -> None:
