@@ -71,17 +71,11 @@ SLOW = {
 
 @dataclass(frozen=True)
 class Import:
-    """One module that names another.
+    """One module that names another."""
 
-    Attributes:
-        by: the module that imports, dotted.
-        of: the module that is imported.
-        line: where it says so.
-    """
-
-    by: str
-    of: str
-    line: int
+    by: str  # the module that imports, dotted
+    of: str  # the module that is imported
+    line: int  # where it says so
 
     def __str__(self) -> str:
         return f"{self.by}:{self.line} imports {self.of}"

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from party.voting.site import Site
     from party.voting.voters import Voters
+    from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
@@ -258,6 +259,10 @@ class Voter:
                 reply.farewell.SetInParent()
             case _:
                 raise ProtocolError("a request of no known kind")
+
+    def public(self, campaign: Announced) -> Inputs | None:
+        """Return the public set of a campaign if it is in memory: nothing is read for it."""
+        return self._public.current(campaign)
 
     def prepare(self, offer: Offer) -> None:
         """Check that we may take part in a campaign, and train its teachers; join nothing."""

@@ -69,21 +69,15 @@ def flipped(content: bytes, rng: random.Random) -> bytes:
 
 
 def target(
-    folder: Path,
-    seeds: Sequence[bytes],
-    name: str,
+    folder: Path,  # to write to, a file at a time
+    seeds: Sequence[bytes],  # good files
+    name: str,  # whose last word is the suffix of the file
+    # given the path, and what collects odd records or None
     read: Callable[[Path, Odd | None], object],
+    # another way to break a file, of half of them
     change: Callable[[bytes, random.Random], bytes] = mutated_bytes,
 ) -> Target:
-    """Return what feeds broken copies of files to their reader, as a party's own or a public one.
-
-    Args:
-        folder: to write to, a file at a time.
-        seeds: good files.
-        name: whose last word is the suffix of the file.
-        read: given the path, and what collects odd records or None.
-        change: another way to break a file, of half of them.
-    """
+    """Return what feeds broken copies of files to their reader, as a party's own or a public one."""
 
     def make(rng: random.Random) -> Callable[[], object]:
         good = content = rng.choice(seeds)

@@ -15,15 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Module:
-    """What a module defines, and where its names come from.
+    """What a module defines, and where its names come from."""
 
-    Attributes:
-        defined: functions, classes and values at its top, by name.
-        origin: dotted names of what it imports, by the name that it has here.
-    """
-
-    defined: dict[str, ast.stmt]
-    origin: dict[str, str]
+    defined: dict[str, ast.stmt]  # functions, classes and values at its top, by name
+    origin: dict[str, str]  # dotted names of what it imports, by the name that it has here
 
     @classmethod
     def of(cls, text: str) -> Module:

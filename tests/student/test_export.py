@@ -105,15 +105,9 @@ def test_publish_writes_everything(of_images: Student, tmp_path: Path) -> None:
     result = evaluate(of_images, digits()[1])
     files = publish(of_images, out, privacy=PRIVACY, provenance=PROVENANCE, evaluation=result)
     assert files == [
-        "README.md",
-        "calibration.png",
-        "evaluation.json",
-        "evaluation.png",
-        "model.json",
-        "model.onnx",
-        "model.safetensors",
-        "privacy.json",
-    ]
+        "README.md", "calibration.png", "evaluation.json", "evaluation.png", "model.json",
+        "model.onnx", "model.safetensors", "privacy.json",
+    ]  # fmt: skip
     assert [path.name for path in out.parent.iterdir()] == ["student"]
     assert (out / "privacy.json").read_bytes() == PRIVACY.encode()
     assert (out / "evaluation.png").read_bytes().startswith(b"\x89PNG")
@@ -121,14 +115,8 @@ def test_publish_writes_everything(of_images: Student, tmp_path: Path) -> None:
     assert described["training"]["labels"] == 53
     card = (out / "README.md").read_text()
     for word in (
-        "1.97",
-        "1e-05",
-        "record",
-        "one teacher's vote changed",
-        "public",
-        "ef" * 32,
-        "53",
-    ):
+        "1.97", "1e-05", "record", "one teacher's vote changed", "public", "ef" * 32, "53",
+    ):  # fmt: skip
         assert word in card
     assert "Student of a \\*name\\*" in card
     # Publishing again replaces.

@@ -27,20 +27,8 @@ _BLOCK = re.compile(
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 #: Words of the shell around a command.
 _AROUND = {
-    "do",
-    "done",
-    "then",
-    "else",
-    "fi",
-    "if",
-    "until",
-    "while",
-    "!",
-    "time",
-    "env",
-    "sudo",
-    "--",
-}
+    "do", "done", "then", "else", "fi", "if", "until", "while", "!", "time", "env", "sudo", "--",
+}  # fmt: skip
 _HEREDOC = re.compile(r"<<(\w+)\n.*?^\1$", re.MULTILINE | re.DOTALL)
 
 

@@ -29,14 +29,9 @@ if TYPE_CHECKING:
 
 TEN = tuple("0123456789")
 STATEMENT: dict[str, object] = {
-    "epsilon": 1.97,
-    "delta": 1e-5,
-    "unit": "record",
-    "adjacency": "one teacher's vote changed",
-    "observer": "public",
-    "mechanism": "confident-gnmax",
-    "ledger_head": "ab" * 32,
-}
+    "epsilon": 1.97, "delta": 1e-5, "unit": "record", "adjacency": "one teacher's vote changed",
+    "observer": "public", "mechanism": "confident-gnmax", "ledger_head": "ab" * 32,
+}  # fmt: skip
 PRIVACY = json.dumps(STATEMENT, indent=1) + "\n"
 
 

@@ -147,8 +147,7 @@ def test_a_digest_tells_any_two_domains_apart() -> None:
         replace(domain, attributes=(replace(first, edges=(0.0, 1.0, 2.0, 3.0)), *rest)),
         replace(domain, attributes=(replace(first, edges=(0.0, 1.0, 2.0, 4.0)), *rest)),
         replace(
-            domain,
-            attributes=(replace(first, edges=(0.0, 1.0, 2.0, 3.0), integer=True), *rest),
+            domain, attributes=(replace(first, edges=(0.0, 1.0, 2.0, 3.0), integer=True), *rest)
         ),
     ]
     assert len({other.digest for other in others}) == len(others)

@@ -228,7 +228,6 @@ def test_a_campaign_of_an_audit_is_one_and_its_budget_ends_it(
         assert 0 <= state.cap - state.spent < 2 * cost
         if len(mechanism.worst) == 1:
             assert row[:-1].sum() == 40
-        assert not state.simulated
     # Each draws noise of its own: equal series of 40 coins have a chance of 1e-12 at most.
     labels = {tuple((q, label.label) for q, label in state.labels.items()) for state in kept}
     assert len(labels) == 3
@@ -257,7 +256,7 @@ class FreeLedger(Ledger):
             answered={1: frozenset(self._given)},
         )
 
-    def charge(self, queries: Sequence[int], *, simulated: bool = False) -> Charge:
+    def charge(self, queries: Sequence[int]) -> Charge:
         worst = self.state().mechanism(1).worst
         return Charge(0, 1, tuple(queries), worst, Fraction(0))
 

@@ -131,10 +131,7 @@ def test_people_are_no_groups() -> None:
 
 
 def table() -> Dataset:
-    columns = (
-        np.array(["f", "m", "", "m"]),
-        np.array([1.0, 2.0, np.nan, 1.0]),
-    )
+    columns = (np.array(["f", "m", "", "m"]), np.array([1.0, 2.0, np.nan, 1.0]))
     return Dataset(Table(("sex", "site"), columns), np.array([0, 1, 0, 1]), ("a", "b"))
 
 

@@ -38,11 +38,7 @@ LABELLED = ("lnmax", "gnmax", "confident-gnmax", "interactive-gnmax")
 COUNTED = ("distributed-gnmax", "neighbour", "distributed-neighbour")
 NAMES = (*LABELLED, *COUNTED, "gated-gnmax")
 CONFIDENCE, DELTA, QUERIES = 0.999, 1e-2, 2
-RUNS = {
-    **dict.fromkeys(LABELLED, 20_000),
-    **dict.fromkeys(COUNTED, 100_000),
-    "gated-gnmax": 1_000,
-}
+RUNS = {**dict.fromkeys(LABELLED, 20_000), **dict.fromkeys(COUNTED, 100_000), "gated-gnmax": 1_000}
 #: The noise of a gate's coin.
 _COIN = 2**20
 
@@ -68,28 +64,17 @@ def foretold(name: str) -> tuple[Seen, ...]:
 
 
 def foresee(
-    mechanism: Mechanism,
-    queries: int,
-    runs: int,
-    delta: float,
-    confidence: float,
-    votes: int,
+    mechanism: Mechanism,  # the one under audit
+    queries: int,  # of a run
+    runs: int,  # that count, in each world
+    delta: float,  # at which epsilon is claimed
+    confidence: float,  # of the audit
+    votes: int,  # k
     *,
-    pairs: Sequence[Pair] | None = None,
-    bugs: Sequence[Bug] | None = None,
+    pairs: Sequence[Pair] | None = None,  # neighbours; default: those of an audit
+    bugs: Sequence[Bug] | None = None,  # default: those that code of such a mechanism may have
 ) -> tuple[Seen, ...]:
-    """Return for each bug what an audit finds.
-
-    Args:
-        mechanism: the one under audit.
-        queries: of a run.
-        runs: that count, in each world.
-        delta: at which epsilon is claimed.
-        confidence: of the audit.
-        votes: k.
-        pairs: neighbours; default: those of an audit.
-        bugs: default: those that code of such a mechanism may have.
-    """
+    """Return for each bug what an audit finds."""
     counted = isinstance(mechanism, Neighbour | DistributedMechanism)
     if pairs is None:
         pairs = cell_pairs(votes) if counted else distinguishing_pairs(mechanism, votes, queries)

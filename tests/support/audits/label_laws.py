@@ -31,11 +31,8 @@ def label_runs(mechanism: Mechanism, pair: Pair, queries: int, bug: Bug) -> Floa
     An outcome is how often each of three kinds of answers occurred. Merging outcomes can only hide
     something.
 
-    Args:
-        mechanism: one that draws noise itself, and answers with labels.
-        pair: the neighbours.
-        queries: of a run.
-        bug: in the code.
+    ``mechanism``: one that draws noise itself, and answers with labels; ``pair``: the neighbours;
+    ``queries``: of a run; ``bug``: in the code.
     """
     rows = len(pair.votes)
     times = [len(range(row, queries, rows)) for row in range(rows)]

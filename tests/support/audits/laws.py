@@ -97,9 +97,8 @@ def at_least(law: Floats, level: int) -> float:
 def argmax(row: Votes, noises: Sequence[Floats]) -> Floats:
     """Return (classes,) probabilities of most noisy votes, with ties to the lowest index.
 
-    Args:
-        row: (classes,) int64, votes.
-        noises: the law of the noise on each count, independent of each other.
+    ``row``: (classes,) int64, votes; ``noises``: the law of the noise on each count, independent of
+    each other.
     """
     reach = max(len(noise) // 2 for noise in noises)
     low, high = int(row.min()) - reach, int(row.max()) + reach

@@ -29,17 +29,11 @@ _DIGITS = 5
 
 @dataclass(frozen=True)
 class Secret:
-    """Something that only its owner may have.
+    """Something that only its owner may have."""
 
-    Attributes:
-        what: in words, for the failure.
-        owner: who may have it in its home: ``server``, or a party.
-        is_in: tells whether some bytes hold it, in any form.
-    """
-
-    what: str
-    owner: str
-    is_in: Callable[[bytes], bool]
+    what: str  # in words, for the failure
+    owner: str  # who may have it in its home: ``server``, or a party
+    is_in: Callable[[bytes], bool]  # tells whether some bytes hold it, in any form
 
 
 def number(what: str, owner: str, value: int) -> Secret:

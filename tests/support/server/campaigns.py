@@ -15,7 +15,6 @@ from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec
 from pate.errors import UsageError
 from pate.noise.exact import SystemNoise
-from pate.noise.simulated import SimulatedNoise
 from pate.votes import Counts, Histogram
 
 if TYPE_CHECKING:
@@ -119,14 +118,14 @@ def label_to_the_end(place: Place) -> None:
         ledger.finish()
 
 
-def answer(ledger: Ledger, count: int, noise: Noise | None = None) -> None:
+def answer(ledger: Ledger, count: int) -> None:
     """Answer only the next queries of the first round, ``count`` of them."""
     state = ledger.state()
     order = public_order(state.spec.id, state.spec.queries)
     queries = [query for query in order if query not in state.answered.get(1, ())][:count]
-    charge = ledger.charge(queries, simulated=isinstance(noise, SimulatedNoise))
+    charge = ledger.charge(queries)
     rows = ledger.counts_of(queries)
-    ledger.release(charge, state.mechanism(1).answer_all(rows, noise or SystemNoise()))
+    ledger.release(charge, state.mechanism(1).answer_all(rows, SystemNoise()))
 
 
 def make_predictions(queries: int, sure: float = 0.98) -> Probabilities:

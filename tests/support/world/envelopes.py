@@ -50,13 +50,11 @@ class StuckError(Exception):
 class Play(World):
     """A campaign by envelope.
 
-    Attributes:
-        carrier: called while the server waits; moves files and has parties answer. It returns
-            whether anything happened; when it did not, six times, the server is stuck.
-        files: bytes of every file that ever appeared, by name.
-        now: the clock of all.
-        student: makes the predictions for a round, (queries, classes) float32.
-        by_envelope: who takes part by envelope; the others are online.
+    ``carrier``: called while the server waits; moves files and has parties answer. It returns
+    whether anything happened; when it did not, six times, the server is stuck; ``files``: bytes of
+    every file that ever appeared, by name; ``now``: the clock of all; ``student``: makes the
+    predictions for a round, (queries, classes) float32; ``by_envelope``: who takes part by
+    envelope; the others are online.
     """
 
     def __init__(self, root: Path, names: Sequence[str] = NAMES, **terms: Any) -> None:
@@ -137,8 +135,7 @@ class Play(World):
     def close_step(self, *, looked: bool = False) -> list[str]:
         """Stop waiting for the step that is out.
 
-        Args:
-            looked: whether the server has looked into its inbox since: what comes now is late.
+        ``looked``: whether the server has looked into its inbox since: what comes now is late.
         """
         store = Store(self.path.parent / FILE, clock=lambda: self.now)
         found = store.end_wait()

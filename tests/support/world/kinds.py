@@ -132,11 +132,7 @@ class Kind(NamedTuple):
         return "zcdp" if self.aggregator == "lnmax" else "gdp"
 
     def spec(self, **changes: Any) -> CampaignSpec:
-        """The specification.
-
-        Raises:
-            UsageError: if the product has no such campaigns.
-        """
+        """The specification."""
         public = PUBLIC[self.inputs]
         stated = _T.get(self.answer, self.answer)
         columns = CLASSES.get(self.answer, CLASSES[CLASS])
@@ -322,9 +318,8 @@ def records_of(kind: Kind, party: int, salt: int = 0) -> Dataset:
 class EveryWorld(World):
     """One server and its four parties, over campaigns of any kinds.
 
-    Attributes:
-        kind: of the last campaign.
-        salts: by party, alterations of its data since its first campaign, under the same fingerprint.
+    ``kind``: of the last campaign; ``salts``: by party, alterations of its data since its first
+    campaign, under the same fingerprint.
     """
 
     def __init__(self, root: Path, kind: Kind) -> None:

@@ -23,17 +23,11 @@ TEACHERS: Final = 3
 
 @dataclass(frozen=True)
 class Sites:
-    """Parties with disjoint parts of scikit-learn's digits.
+    """Parties with disjoint parts of scikit-learn's digits."""
 
-    Attributes:
-        folder: with ``data/NAME`` and ``homes/NAME`` of each party.
-        names: of the parties.
-        seed: of the order of the records.
-    """
-
-    folder: Path
-    names: tuple[str, ...] = NAMES
-    seed: int = 0
+    folder: Path  # with ``data/NAME`` and ``homes/NAME`` of each party
+    names: tuple[str, ...] = NAMES  # of the parties
+    seed: int = 0  # of the order of the records
 
     def data(self, name: str) -> Path:
         """Return the folder with a party's records."""
@@ -79,9 +73,8 @@ class Sites:
 def lenient(roster: int, survivors: int) -> str:
     """Return the policy of an enrolled party that accepts a large epsilon.
 
-    Args:
-        roster: least number of parties.
-        survivors: least number of those whose votes are summed.
+    ``roster``: least number of parties; ``survivors``: least number of those whose votes are
+    summed.
     """
     return (
         'campaigns = "enrolled"\nlargest_epsilon = "none"\naggregation = ["masked"]\n'
