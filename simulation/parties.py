@@ -92,11 +92,7 @@ def open_ensemble(
 
 @dataclass(frozen=True, eq=False)
 class Opener:
-    """Opens parties in a process that has nothing of them but this value.
-
-    ``place``: the directory of all homes; ``records``: of each party, by its number; ``teachers``
-    and ``public``: as of :func:`open_party`.
-    """
+    """Opens parties in a process that has only this value; fields as of :func:`open_party`, by number."""
 
     place: Path
     records: Mapping[int, Dataset]

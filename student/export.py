@@ -162,11 +162,7 @@ def _write_all(
 
 
 def write_evaluation(evaluation: AnyEvaluation, folder: Path, promise: str = "") -> None:
-    """Write ``evaluation.json``, ``evaluation.png`` and ``calibration.png`` into a folder.
-
-    There are no pictures of several labels or a number. The pictures carry the guarantee; the last is of
-    probabilities, if they were measured.
-    """
+    """Write ``evaluation.json`` and, of one class, pictures with the guarantee into a folder."""
     from matplotlib import rc_context
 
     from student.evaluation.pictures import draw, draw_curves

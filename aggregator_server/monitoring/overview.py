@@ -50,7 +50,7 @@ class EnvelopeRow:
     made: str
     until: str  # when the party stops answering it; empty: never
     answered: str  # when its answer was looked at; empty: there was none
-    state: str  # see :attr:`aggregator_server.exchange.envelope.Out.state`
+    state: str  # see :attr:`aggregator_server.exchange.presence.Out.state`
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Checks of the party's own data: readable, of the campaign's schema, and enough for its teachers.
 
-Findings may be shown to the coordinator, who should not learn how many records there are or how they
-divide into classes: numbers are reported only with ``--counts``.
+The coordinator may see findings: numbers of records are reported only with ``--counts``.
 """
 
 from __future__ import annotations

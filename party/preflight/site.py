@@ -89,11 +89,7 @@ def check_keys(options: CheckOptions) -> Finding:
 
 
 def check_admission(options: CheckOptions, server: Server, handshake: Handshake) -> Finding:
-    """Check that the server still knows this party's node key.
-
-    The request names the public key and is not signed: a server that knows it asks for a signature,
-    and one that does not reports it. Neither changes anything there.
-    """
+    """Check that the server still knows this party's node key; the unsigned request changes nothing."""
     from party.flower.internals import KEY_NEEDED, KEY_REFUSED
 
     enrolment = enrolment_of(options)

@@ -43,11 +43,7 @@ _TEXT: Final = re.compile(r"[ -~]{1,120}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One party's release in a file; DataError for impossible values.
-
-    ``delta`` is 0 for a pure epsilon. ``rows`` is 0 if other sources have all of them; its cost is
-    stated anyway.
-    """
+    """One party's release in a file; DataError for impossible values. ``rows`` may be 0."""
 
     method: str
     release: str

@@ -174,11 +174,7 @@ def release(
     places: Places,
     source: Randomness,
 ) -> Made:
-    """Reserve the cost, learn a model of the rows, and write synthetic ones.
-
-    ``entry`` is the plan's, allowed by the site's policy. DataError if no row came out of a seeded
-    release.
-    """
+    """Reserve the cost of ``entry``, learn a model, and write rows; DataError if none came out."""
     require_production(source)
     plan.domain.check_codes(codes)
     kept, lanes = places.columns(plan.domain), source.lanes

@@ -74,9 +74,7 @@ def release_seeded(
 ) -> NDArray[np.intp]:
     """Make ``plan.attempts`` candidates, all charged before, and return the first ``plan.rows`` that pass.
 
-    ``seeds`` are (n, m) codes of D_S, disjoint from the rows that ``network``, itself
-    differentially private, was learned from. InfeasibleError if there are fewer than the charge
-    supposes.
+    ``seeds``, (n, m) codes, are disjoint from the rows of ``network``; InfeasibleError if they are too few.
     """
     network.domain.check_codes(seeds)
     if len(seeds) < plan.test.seeds:
@@ -148,11 +146,7 @@ class PlausibleSeeds:
     def count(
         self, seeds: NDArray[np.intp], candidates: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return k' of each candidate, its seed included, and whether floats could judge it.
-
-        A candidate that they cannot has a value less probable than :data:`LEAST_CONDITIONAL` and
-        must be dropped. That depends on only the candidate.
-        """
+        """Return k' of each candidate, its seed included; one that floats cannot judge is to be dropped."""
         counts = self._index.counts(candidates, self._starts)
         if len(self._starts) == 1:  # all positive probabilities are equal
             return counts[:, 0], np.ones(len(candidates), dtype=np.bool_)

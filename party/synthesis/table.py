@@ -74,9 +74,8 @@ def read_rows(
 ) -> PrivateRows:
     """Read the table of a file, or of a folder with one, and check it row by row.
 
-    ``group`` names the patient of each row. Columns that the schema lacks are an error unless they
-    are in ``drop`` or ``columns_of_schema`` is set. DataError if it has fewer than ``min_rows``
-    rows, or, if ``strict``, for the first excluded row.
+    Columns that the schema lacks are an error unless dropped. DataError for fewer than ``min_rows`` rows, or,
+    if ``strict``, for the first excluded row.
     """
     if path.exists():
         files = [path] if path.is_file() else path.iterdir()

@@ -157,8 +157,7 @@ def _described(images: Images, view: View) -> Floats:
 def _projection(inputs: int) -> tuple[Floats, Floats]:
     """Return the random directions, (inputs, WIDTH), and phases, (WIDTH,).
 
-    They come from SHAKE-256 of a fixed text by the Box-Muller transform rather than from a
-    generator of numpy, whose streams may change between versions: stored teachers rely on them.
+    From SHAKE-256 by Box-Muller: stored teachers rely on them, and numpy's streams may change.
     """
     directions = np.empty((inputs, WIDTH), dtype=np.float32)
     for start in range(0, inputs, _DIRECTIONS_AT_ONCE):

@@ -47,8 +47,7 @@ _SHIFT: Final = 0.15  # most shift, as a share of half the image
 class Plain(nn.Sequential):
     """Blocks of two convolutions that halve the image until it is small, then one linear layer.
 
-    They normalise over groups of channels within one image: batches are small, and the answer to an
-    image must not depend on others in its batch.
+    They normalise within one image: its answer must not depend on others in its batch.
     """
 
     def __init__(self, size: tuple[int, int, int], classes: int) -> None:
@@ -114,8 +113,7 @@ class Cnn:
     def version(self) -> str:
         """Another PyTorch, or another device, trains other networks from the same records.
 
-        So may another number of threads, or another processor, which the version does not cover:
-        changed votes are refused by :mod:`party.ledger.sent_votes`.
+        Other threads or processors may, too: :mod:`party.ledger.sent_votes` refuses changed votes.
         """
         return f"2, torch {torch.__version__} on {self._device}"
 

@@ -28,11 +28,7 @@ _WAYS_EACH, _WAYS_SPARE = 8, 1000
 
 
 def check_skops(content: bytes, *, most: int | None = None) -> None:
-    """Check the unpacked size of a skops file before skops reads it.
-
-    It may not unpack to more than ``most`` bytes, by default its own size, which is enough for one written
-    without compression.
-    """
+    """Check that a skops file unpacks to at most ``most`` bytes, by default its own size."""
     if len(content) > LARGEST:
         raise DataError(f"{len(content)} bytes are too many for a model")
     try:

@@ -172,11 +172,7 @@ class SealingKey:
 
 @dataclass(frozen=True)
 class Answer:
-    """The public keys of a party, and proof that it has their private halves and the code.
-
-    All three sign name and keys and the hash of the authority, so that an answer is valid only for one
-    server and these keys.
-    """
+    """The public keys of a party, all signed for one server with their private halves and the code."""
 
     name: str
     identity: bytes  # its Ed25519 public key, 32 bytes

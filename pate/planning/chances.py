@@ -174,10 +174,7 @@ def chances(
 
 
 def _between(tails: Floats, place: Floats) -> Floats:
-    """Return (thresholds, queries) values of ``tails`` (queries, points) at (thresholds, queries).
-
-    The cubic through the four points around each place; a point's own value at the point.
-    """
+    """Return (thresholds, queries) values of (queries, points) ``tails``, cubic between points."""
     last = tails.shape[1] - 1
     place = np.clip(place, 0.0, float(last))
     first = np.minimum(np.floor(place).astype(np.int64), last - 1)
@@ -198,10 +195,7 @@ def _between(tails: Floats, place: Floats) -> Floats:
 def _products(
     votes: Integers, labels: Integers, noise: NoiseLaw, lead: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield, for some queries at a time, P[no other class is above label's votes + z - lead].
-
-    Of each: the queries, and (these, points) float64, z from ``noise.points``.
-    """
+    """Yield queries, and their (queries, points) P[no other class is above label's votes + z - lead]."""
     check_histograms(votes)
     queries, classes = votes.shape
     if labels.shape != (queries,) or not ((labels >= 0) & (labels < classes)).all():

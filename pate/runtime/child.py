@@ -166,12 +166,7 @@ class Child:
     """A running child process and its end; its output is appended to the file ``log``."""
 
     def __init__(self, name: str, target: str, arguments: Sequence[str], *, home: Path) -> None:
-        """Start the child.
-
-        ``name``: what to call it in messages; also the name of its log file; ``target``:
-        ``module:function`` to run; it is imported in the child only; ``home``: its own directory:
-        working directory, ``FLWR_HOME`` and log file. Made if missing.
-        """
+        """Start ``target``, a ``module:function``, in ``home``; ``name`` is also that of its log."""
         self.name = name
         home = home.resolve()
         self.log = home / f"{name}.log"
@@ -299,11 +294,7 @@ def proxy_variable(*names: str) -> tuple[str, str] | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a currently free port of ``host``.
-
-    It is below those that systems give to outgoing connections, one of which might take it before it is
-    listened on.
-    """
+    """Return a free port of ``host``, below those that systems give to outgoing connections."""
     for port in itertools.islice(_ports, _TRIES):
         with contextlib.suppress(OSError), socket.create_server((host, port)):
             return port

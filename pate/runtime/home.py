@@ -58,10 +58,7 @@ def _is_private_to_another(path: Path, user: int) -> bool:
 
 
 def _require_own(path: Path, user: int) -> None:
-    """Check that the owner of a path could still read it after ``user`` writes it.
-
-    Root may write everywhere, but its files could be neither read nor replaced by the home's owner.
-    """
+    """Check that the owner of a path could still read it after ``user``, such as root, writes it."""
     if _is_private_to_another(path, user):
         owner = path.stat().st_uid
         raise StateError(

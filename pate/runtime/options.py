@@ -106,13 +106,9 @@ class CommandOptions:
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Give a command of typer the annotated fields of a dataclass as options.
+    """Give a command of typer the annotated fields of the dataclass ``kind`` as options, in one value.
 
-    The command gets them as one value. Options shared by two commands are in a common base class; those
-    shared by all, :class:`CommandOptions`, are listed last.
-
-    ``kind``: a dataclass. Its fields that are ``Annotated`` are options; others keep their
-    defaults.
+    Options of several commands are in a common base class; those of :class:`CommandOptions` come last.
     """
     hints = get_type_hints(kind, include_extras=True)
     common = {each.name for each in fields(CommandOptions)}

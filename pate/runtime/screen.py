@@ -80,12 +80,9 @@ class Screen:
         return self._console.is_terminal and not in_json()
 
     def listen(self, callback: Callable[[Line], None]) -> Callable[[], None]:
-        """Pass every further line to ``callback`` as well.
+        """Pass every further line to ``callback`` as well; returns a function that ends it.
 
-        It is called in the printing thread, before that thread's next line, so it must be quick. One
-        that raises is not called again: a listener must not stop the work.
-
-        Returns a function that ends it; calling it twice is harmless.
+        It is called in the printing thread, so it must be quick; one that raises is not called again.
         """
         self._listeners.append(callback)
 
@@ -174,12 +171,7 @@ class Screen:
 
     @contextmanager
     def waiting(self, least: float = 0.0) -> Iterator[Callable[[str], None]]:
-        """Show the reason of a wait; yields a function of that text.
-
-        On a terminal it is one live line. Otherwise it is a line when it changes, then ever more rarely.
-
-        ``least``: minimum seconds between two lines.
-        """
+        """Show the reason of a wait, a live line or ever rarer ones; yields a function of that text."""
         if not self.live:
             yield Reminder(self.say, least=least).tell
             return

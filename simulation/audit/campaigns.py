@@ -63,11 +63,7 @@ class _World:
 
 
 class Campaigns:
-    """Runs of whole campaigns on neighbouring votes.
-
-    The ledger is made once for each world and copied for each run, which resumes it. Every run draws
-    its own noise from the operating system.
-    """
+    """Runs of whole campaigns on neighbouring votes: a ledger for each world is copied and resumed."""
 
     def __init__(
         self,
@@ -253,10 +249,7 @@ def _predictions(pair: Pair, order: NDArray[np.int64]) -> NDArray[np.float32]:
 
 
 def _counts(state: CampaignState, sorts: int, order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how often each kind of answer was given, by round and by the row of the pair.
-
-    Only of what is public. The last count is that of :func:`differing`, over all rounds.
-    """
+    """Return how often each kind of answer was given, by round and row; last :func:`differing`, of all."""
     classes = len(state.classes)
     given = np.full((state.spec.rounds, state.spec.queries), kinds(classes), np.int64)  # not asked
     for round_, queries in state.answered.items():

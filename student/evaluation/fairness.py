@@ -201,11 +201,7 @@ def by_group(
 
 @dataclass(frozen=True)
 class Coverage:
-    """Distribution of the released labels over the classes.
-
-    The true class of a public input is unknown here. So inputs are counted by the class that the
-    finished student predicts, errors included.
-    """
+    """Distribution of the released labels over the classes, by the finished student's predictions."""
 
     classes: tuple[str, ...]
     predicted: tuple[int, ...]  # per class, public inputs predicted as it

@@ -296,11 +296,7 @@ def _element(file: BinaryIO, *, implicit: bool, little: bool) -> tuple[int, bool
 
 
 def frames(file: BinaryIO, header: Header, window: Window | None) -> Iterator[NDArray[np.uint8]]:
-    """Yield the frames of a file, (height, width, 1 or 3) each, one at a time.
-
-    The window is of values after the file's own slope and intercept; colours and grey values of 8 bits need
-    none.
-    """
+    """Yield the frames of a file, (height, width, 1 or 3) each; the window is of scaled deep values."""
     if header.deep and window is None:
         raise UnusableError(f"the image {DEEP}")
     parts = [] if header.native else _parts(file, header)

@@ -58,11 +58,7 @@ _WHOLE: Final = re.compile(r"-?[0-9]+", re.ASCII)
 
 
 class Archive:
-    """An open ``.npz`` file whose arrays are checked before they are read.
-
-    ``label`` names the array of labels, None the usual ones. Of a ``public`` set only the images are wanted,
-    so that no labels say which of several arrays are meant.
-    """
+    """An open ``.npz`` file, each array checked before it is read; ``public``: labels are ignored."""
 
     def __init__(
         self,
@@ -192,10 +188,7 @@ class Archive:
         return _as_texts(array, "classes", self._path, None)
 
     def groups(self, key: str | None) -> NDArray[np.str_] | None:
-        """Return the group of each record, "" for none, or None if the archive has no groups.
-
-        The array of a ``key`` must exist; without a key it is ``groups``, if that is there.
-        """
+        """Return the group of each record, "" for none; None without ``key`` if there are no ``groups``."""
         if key is None and "groups" not in self._members:
             return None
         array = _flat(self._one_of((key or "groups",)), "groups", self._path)
