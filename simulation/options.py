@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -54,6 +54,10 @@ class SimulationOptions(SumOptions, CommandOptions):
     delta: Annotated[float, of_privacy(help="That of `pate-server` is 1e-5.", metavar="NUMBER")] = (
         1e-4
     )
+    unit: Annotated[
+        Literal["record", "party"],
+        of_privacy(help="A record, or a party with one teacher or more."),
+    ] = "record"
     noise_law: NoiseLawOption = None
     code: CodeOption = None
     answer: AnswerOption = None

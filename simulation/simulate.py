@@ -122,6 +122,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
         dict(zip(names, dealt.parties, strict=True)),
         dealt.public.inputs,
         dealt.public.classes,
+        setting.unit,
         expected_records=sum(map(len, dealt.parties)),
         encoder=encoder,
     )

@@ -109,12 +109,12 @@ def _setting(mechanism: Mechanism) -> tuple[GaussianSetting, Neighbours]:
     """Return the bound's parameters of the mechanism, with the noise that is actually drawn."""
     if isinstance(mechanism, GNMax):
         setting = GaussianSetting(label=DiscreteGaussian(float(mechanism.sigma)))
-        return setting, Neighbours(mechanism.votes_per_unit)
-    if isinstance(mechanism, ConfidentGNMax):
+    elif isinstance(mechanism, ConfidentGNMax):
         setting = GaussianSetting(
             label=DiscreteGaussian(float(mechanism.sigma2)),
             check=DiscreteGaussian(float(mechanism.sigma1)),
             threshold=mechanism.threshold,
         )
-        return setting, Neighbours(mechanism.votes_per_unit)
-    raise StateError(f"no data-dependent bound is known for {mechanism.name}")
+    else:
+        raise StateError(f"no data-dependent bound is known for {mechanism.name}")
+    return setting, Neighbours(mechanism.votes_per_unit)

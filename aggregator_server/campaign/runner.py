@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aggregator_server.campaign.neighbour import Models
+from aggregator_server.campaign.capped import CappedRelease
+from aggregator_server.campaign.neighbour import Models, NeighbourRelease
 from aggregator_server.campaign.reachable import require_reachable
-from aggregator_server.campaign.release import release_of
-from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.results.statement import expected_of
 from pate.campaign.choices import NO_GUESS, Guess
@@ -30,6 +30,8 @@ from protos.public_set import PackedPublicSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aggregator_server.campaign.capped import Bar
+    from aggregator_server.campaign.labelling import Release
     from aggregator_server.campaign.sums import Sums
     from aggregator_server.exchange.attendance import Keyring
     from aggregator_server.exchange.carrier import Carrier
@@ -66,6 +68,17 @@ def exchange_of(
         encoder=None if encoder is None else Distribution(lambda: encoder, encoder=True),
         show=show,
     )
+
+
+def release_of(spec: CampaignSpec, bar: Bar) -> Release:
+    """Return a campaign's way of releasing labels."""
+    if spec.one_release:
+        return NeighbourRelease()
+    if spec.gate is None:
+        return CappedRelease(bar)
+    from aggregator_server.campaign.gated import GatedRelease  # its bounds are slow to import
+
+    return GatedRelease()
 
 
 class Campaign:

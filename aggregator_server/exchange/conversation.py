@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.aggregation import Steps
     from aggregator_server.exchange.attendance import Attendance, DescribedParty
-    from aggregator_server.exchange.distribution import Distribution
+    from aggregator_server.exchange.carrier import Distribution
     from aggregator_server.exchange.outbox import Outbox, Request
     from pate.campaign.announced import Announced
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from aggregator_server.exchange.aggregation import Aggregation, Steps, Sum
-    from aggregator_server.exchange.carrier import Carrier
-    from aggregator_server.exchange.distribution import Distribution
+    from aggregator_server.exchange.carrier import Carrier, Distribution
     from pate.campaign.offer import Offer, Settled
     from pate.campaign.roster import RosterParty
     from pate.runtime.screen import Screen

@@ -5,15 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from aggregator_server.exchange.carrier import Arrival
-from pate.envelopes.file import SUFFIX, digest_of, opened, write
+from pate.envelopes.file import SUFFIX, digest_of, opened, unseal, write
 from pate.envelopes.manifest import Manifest
-from pate.envelopes.sealing import unseal
 from pate.errors import DiskError, PateError, ProtocolError, StateError
-from pate.masking.keys import KeyPair
+from pate.masking.keys import KeyPair, derive
 from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.attendance import Keyring
     from aggregator_server.exchange.carrier import Carrier
-    from aggregator_server.exchange.envelope import Out
+    from aggregator_server.exchange.presence import Out
     from aggregator_server.exchange.store import Store
     from pate.envelopes.file import Envelope
 
@@ -235,5 +231,4 @@ class Both:
 
 def derived(secret: bytes, what: bytes) -> bytes:
     """Return the key of 32 bytes for one use of a campaign's secret."""
-    info = b"pate/v1/envelopes/" + what
-    return HKDF(SHA256(), length=32, salt=None, info=info).derive(secret)
+    return derive(secret, b"pate/v1/envelopes/" + what)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from fractions import Fraction
 
-    from aggregator_server.exchange.envelope import Out
+    from aggregator_server.exchange.presence import Out
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
     from pate.planning.forecast import Forecast

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from aggregator_server.exchange.envelope import in_words
-from aggregator_server.exchange.presence import here_in_words, noted
+from aggregator_server.exchange.presence import here_in_words, in_words, noted
 from aggregator_server.exchange.store import FILE, Store
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import place

@@ -38,7 +38,7 @@ class Site:
         ledger: PartyLedger,
         *,
         pinned: bytes | None = None,
-        ask: Callable[[str], bool] | None = None,
+        ask: Callable[[Offer], bool] | None = None,
         clock: Callable[[], datetime] = _now,
     ) -> None:
         self.ledger = ledger

@@ -332,6 +332,10 @@ class Voter:
             case _:
                 raise ProtocolError("a request of no known kind")
 
+    def public(self, campaign: Announced) -> Inputs | None:
+        """Return the public set of a campaign if it is in memory: nothing is read for it."""
+        return self._public.current(campaign)
+
     def prepare(self, offer: Offer) -> None:
         """Check that we may take part in a campaign, and train its teachers; join nothing."""
         self._check(offer)

@@ -18,7 +18,6 @@ from pate.masking.keys import (
     check_signature,
     check_unlike,
     commitment,
-    seal,
 )
 from pate.masking.shamir import from_bytes, to_bytes
 
@@ -247,11 +246,8 @@ def make_bundle(
     keys = replace(bare.keys, seed_commitment=bare.committed(own.seed))
     bundle = replace(bare, keys=keys).signed(identity)
     parts = own.deal(roster.threshold, roster.plain.points, random)
-    boxes = {
-        name: seal(own.share, key, name, bundle.box(name, key), parts[name])
-        for name, key in roster.keys.items()
-        if name != owner
-    }
+    others = {name: key for name, key in roster.keys.items() if name != owner}
+    boxes = own.boxes(parts, others, lambda name: bundle.box(name, others[name]))
     return bundle, boxes, Secrets(own.mask.private, own.seed, parts[owner])
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation, Sum
 from aggregator_server.exchange.attendance import DescribedParty, Keyring, agreed_classes
-from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange, Quorum
 from aggregator_server.flower.carrier import GridCarrier
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid

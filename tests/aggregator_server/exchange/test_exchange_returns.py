@@ -13,8 +13,7 @@ import pytest
 
 from aggregator_server.exchange.aggregation import Batch, PlainAggregation
 from aggregator_server.exchange.attendance import Keyring
-from aggregator_server.exchange.carrier import GONE, LOST, Arrival
-from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.carrier import GONE, LOST, Arrival, Distribution
 from aggregator_server.exchange.exchange import Exchange, Quorum
 from party.identity.keys import identity_key
 from party.voting.voter import Voter

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from aggregator_server.campaign.release import release_of
+from aggregator_server.campaign.runner import release_of
 from aggregator_server.cli.main import app
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.state import Phase

@@ -427,8 +427,7 @@ def test_an_old_attempt_does_not_lend_its_signatures_to_a_new_one(liar: Liar) ->
         liar.start(name)
     again = liar.aggregation()
     again.attempt, again._opens = aggregation.attempt, aggregation._opens
-    again._context = aggregation._context
-    again._masking = type(aggregation._masking)(aggregation._context)
+    again._masking = type(aggregation._masking)(aggregation._masking.context)
     rest = NAMES[:3]
     liar.through(again, [NAMES, NAMES, rest])
     # "a" is to open the list of all four by the signatures of before, after it signs one of three.

@@ -16,12 +16,14 @@ from PIL import Image
 
 from party.identity.keys import identity_key
 from party.options import StartOptions
+from party.policy.operator import question
 from party.policy.policy import Policy
 from party.teachers.ensemble import Ensemble
 from party.voting import voter
 from party.voting.own_data import GaveUpError, OwnFile, OwnVoters, Training
 from party.voting.voter import Voter
 from pate.campaign.announced import Announced
+from pate.campaign.offer import Offer
 from pate.data.schema import Schema
 from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import DataError, ProtocolError, SchemaError, UsageError
@@ -432,8 +434,8 @@ def test_who_sits_at_the_screen_is_asked_once_a_campaign(tmp_path: Path) -> None
     party = Site(tmp_path, rows(), policy=policy)
     questions: list[str] = []
 
-    def agrees(question: str) -> bool:
-        questions.append(question)
+    def agrees(offer: Offer) -> bool:
+        questions.append(question(offer))
         return True
 
     party.voter._site._ask = agrees

@@ -19,9 +19,9 @@ import pytest
 from aggregator_server.flower.gateway import Gateway
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
-from aggregator_server.listening.bounded_listener import BoundedListener, Room, raise_file_limit
-from aggregator_server.listening.connection_queue import ConnectionQueue
-from aggregator_server.listening.timeouts import Loop
+from pate.listening.bounded_listener import BoundedListener, Room, raise_file_limit
+from pate.listening.connection_queue import ConnectionQueue
+from pate.listening.timeouts import Loop
 from pate.runtime.child import listen
 from tests.support.server import crowd
 from tests.support.server.fleet_nodes import new_key, pem_of, signed
