@@ -122,7 +122,7 @@ class View:
             "inputs": None if inputs is None else first_inputs(inputs),
             "rules": rules_in_words(self._policy),
             "left": [
-                [line.strip() for line in campaign_in_words(each, delta)]
+                [line.strip() for line in campaign_in_words(each, delta, counts=False)]
                 for each in reversed(self._ledger.campaigns())
             ],
             "rows": len(self._ledger.syntheses()),

@@ -209,6 +209,13 @@ def test_the_last_campaign_of_the_ledger_is_shown_and_the_end_without_its_reason
     assert "Its screen says why" in json.loads(desk.view())["doing"]
 
 
+def test_how_many_records_voted_in_a_series_is_not_shown(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.ledger.join(joining(aggregator="neighbour", series="spring", unit="record"))
+    (lines,) = json.loads(desk.view())["left"]
+    assert "of the series spring" in lines
+
+
 def test_first_inputs_are_few_and_small() -> None:
     pixels = np.arange(200 * 500 * 400 * 3, dtype=np.uint8).reshape(200, 500, 400, 3)
     images = first_inputs(Images(pixels))
