@@ -74,10 +74,7 @@ class Answers:
         return self.home / FOLDER
 
     def answer(self, path: Path, out: Path) -> Answered:
-        """Answer an envelope.
-
-        ``out``: file of the answer, or an existing folder for it.
-        """
+        """Answer an envelope; ``out`` is the file of the answer, or an existing folder for it."""
         with opened(path) as envelope:
             require_for(envelope, self.name, self.pinned)
             known = self._kept(envelope.digest)
@@ -255,10 +252,7 @@ class Watch:
         self.say(f"{path.name} is answered: {done.path}, SHA-256 {done.digest.hex()}")
 
     def run(self, every: float, pause: Callable[[float], None] = time.sleep) -> None:
-        """Look until the process is stopped.
-
-        ``every``: seconds between two looks.
-        """
+        """Look until the process is stopped, with ``every`` seconds between two looks."""
         while True:
             self.look()
             pause(every)

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from pate.campaign.offer import Offer
 
 
-def campaign_in_words(record: Campaign, delta: Delta) -> Iterator[str]:
-    """Yield a line about a campaign, and one for each fact of it, indented."""
+def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) -> Iterator[str]:
+    """Yield a line about a campaign, and one for each fact of it, indented.
+
+    ``counts``: with the number of our records that voted in a series, which is private.
+    """
     offer = record.offer
     announced = offer.announced
     yield f"campaign {offer.campaign}, joined {record.joined_at}"
@@ -45,7 +48,8 @@ def campaign_in_words(record: Campaign, delta: Delta) -> Iterator[str]:
         )
     if announced.series is not None:
         cast = number_of(record.voted, "vote") if record.batches else "no vote"
-        yield f"  of the series {announced.series}, with {cast} of our {announced.unit}s"
+        ours = f", with {cast} of our {announced.unit}s" if counts else ""
+        yield f"  of the series {announced.series}{ours}"
     among = neighbours_of(
         announced.unit,
         records_vote=announced.records_vote,

@@ -52,11 +52,7 @@ class _Attempt:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaskedSums:
-    """A party's part in masked sums, whether their keys come first or ahead.
-
-    Noise is stored before votes are masked, votes are in the ledger before they leave, and an unmasking
-    before its shares leave.
-    """
+    """A party's part in masked sums of either kind: noise is stored first, and what leaves is recorded."""
 
     name: str
     identity: Ed25519PrivateKey

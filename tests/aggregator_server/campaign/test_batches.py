@@ -6,7 +6,8 @@ parties whose votes are not all alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,21 +16,13 @@ from aggregator_server.campaign.batches import BATCH_COUNTS, check_apart, next_p
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
-from pate.codes import NEAREST, code_of
-from pate.data.values import Images
+from pate.codes import NEAREST, Code, code_of
+from pate.data.values import Images, Inputs
 from pate.errors import LedgerError, QuorumError, RefusedError, UsageError
-from pate.votes import Histogram
+from pate.votes import Counts, Histogram
 from tests.aggregator_server.campaign.test_opening_again import NAMES, PUBLIC, REST, Play, at_first
 from tests.support.server.campaigns import make_parties, make_spec, make_votes
 from tests.support.world.in_process import TEACHERS, Killed, Unanimous, kills
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pate.codes import Code
-    from pate.data.values import Inputs
-    from pate.votes import Counts
 
 #: Counts of a batch: two queries of two classes.
 TWO = 4
