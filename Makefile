@@ -11,7 +11,7 @@ PROCESSES := 6
 
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
-	@echo "make test    the tests: about ten minutes on two cores"
+	@echo "make test    the tests: about eight minutes on two cores"
 	@echo "make test-all  these and the slow ones: soak, browsers, databases, every planted bug"
 	@echo "make mutants  faults put back one by one, each of which a test must find"
 	@echo "make coverage  all tests, and the branches that they do not take; slower by half"
