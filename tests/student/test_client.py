@@ -37,21 +37,14 @@ if TYPE_CHECKING:
 PUBLIC = Images(np.arange(4 * 8 * 8, dtype=np.uint8).reshape(4, 8, 8, 1).copy())
 CLASSES = ("ill", "well")
 SCRIPT = [
-    label(1, 2, 1),
-    label(2, 0, 0),
-    round_end(3, 1, wants=True),
-    label(7, 1, 1, number=2, source=2),
-    round_end(8, 2),
-    campaign_end(9, 3),
-]
+    label(1, 2, 1), label(2, 0, 0), round_end(3, 1, wants=True),
+    label(7, 1, 1, number=2, source=2), round_end(8, 2), campaign_end(9, 3),
+]  # fmt: skip
 EVENTS = [
-    LabelRow(2, 1, 1, "teachers"),
-    LabelRow(0, 0, 1, "teachers"),
-    RoundEnd(1, wants_predictions=True),
-    LabelRow(1, 1, 2, "reinforced"),
-    RoundEnd(2, wants_predictions=False),
-    CampaignEnd(3),
-]
+    LabelRow(2, 1, 1, "teachers"), LabelRow(0, 0, 1, "teachers"),
+    RoundEnd(1, wants_predictions=True), LabelRow(1, 1, 2, "reinforced"),
+    RoundEnd(2, wants_predictions=False), CampaignEnd(3),
+]  # fmt: skip
 
 
 def server_with(events: list[wire.LabelEvent] | None = None) -> ScriptedServer:

@@ -80,16 +80,11 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     out, test = place / "student", place / "test.csv"
     code, printed, _ = here(
         *(
-            "train",
-            "--labels",
-            place / "labels.json",
-            "--public",
-            place / "public.csv",
-            "--drop",
-            "id",
+            "train", "--labels", place / "labels.json", "--public", place / "public.csv",
+            "--drop", "id",
         ),
         *("--out", out, "--steps", 20, "--test", test, "--label", "diagnosis", "--json"),
-    )
+    )  # fmt: skip
     assert code == 0
     trained = json.loads(printed)
     assert trained["epsilon"] == 1.97
@@ -176,15 +171,8 @@ def test_train_with_a_server(place: Path) -> None:
     server = ScriptedServer(inputs, public.classes, events)
     with serving(server) as port:
         common = (
-            "--public",
-            place / "public.csv",
-            "--drop",
-            "id",
-            "--steps",
-            5,
-            "--out",
-            place / "s2",
-        )
+            "--public", place / "public.csv", "--drop", "id", "--steps", 5, "--out", place / "s2",
+        )  # fmt: skip
         command = [sys.executable, "-m", "student", "train", "--server", f"127.0.0.1:{port}"]
         result = subprocess.run(
             [*command, *map(str, common)], capture_output=True, text=True, timeout=120, check=False

@@ -274,10 +274,7 @@ def test_ties_that_other_records_break_are_found(
     ("code", "answer", "law"),
     others_slow(
         product(CODES, ("class", "number"), LAWS),
-        [
-            ("nearest", "class", "geometric"),
-            ("dense-2", "number", "gaussian"),
-        ].__contains__,
+        [("nearest", "class", "geometric"), ("dense-2", "number", "gaussian")].__contains__,
     ),
 )
 def test_a_patient_who_votes_once_too_often_is_found(

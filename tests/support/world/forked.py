@@ -43,13 +43,7 @@ def context() -> ForkServerContext:
 class Command(Program):
     """One command that runs in a forked process.
 
-    Args:
-        folder: for files with its output.
-        name: in messages, and of those files.
-        module: a role's package, or ``study`` or ``ledgers``, see :func:`main`.
-        arguments: its command line.
-        failpoint: at which it is killed; None: none.
-        flower: whether it connects over Flower; else over the direct link.
+    ``arguments``: its command line.
     """
 
     _process: BaseProcess  # type: ignore[assignment]
@@ -57,12 +51,12 @@ class Command(Program):
 
     def __init__(
         self,
-        folder: Path,
-        name: str,
-        module: str,
+        folder: Path,  # for files with its output
+        name: str,  # in messages, and of those files
+        module: str,  # a role's package, or ``study`` or ``ledgers``, see :func:`main`
         *arguments: str,
-        failpoint: str | None = None,
-        flower: bool = False,
+        failpoint: str | None = None,  # at which it is killed; None: none
+        flower: bool = False,  # whether it connects over Flower; else over the direct link
     ) -> None:
         self._named(folder, name)
         self.log.touch()
@@ -151,11 +145,8 @@ def _train(lesson: Lesson, _number: int) -> Student:
 def study(address: str, public: str, out: str, token: str) -> None:
     """Follow the campaign at ``address`` to its end, and write its labels to ``out``.
 
-    Args:
-        address: of the student's service.
-        public: path of the public set.
-        out: path of the labels.
-        token: path of the student's token, which exists once the server answers.
+    ``address``: of the student's service; ``public``: path of the public set; ``out``: path of the
+    labels; ``token``: path of the student's token, which exists once the server answers.
     """
     from pate.data.read import read_inputs
     from pate.runtime.home import read_token
