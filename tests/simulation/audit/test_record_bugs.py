@@ -113,11 +113,12 @@ def test_what_ships_stands(
 
 def test_residuals_stand_and_are_attacked(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the model that makes arrays the longest, which a server may show."""
-    claimed_change = code_of("dense-2 residual").change(1)
-    altered, gone, other, *_ = record_pairs(code_of("dense-2 residual"), 1)
-    for pair, least, most in ((altered, 0.88, 1), (gone, 0.245, 0.25), (other, 0.98, 1)):
-        changed = np.square(pair.votes - pair.neighbour).sum()
-        assert least <= changed / claimed_change.squared <= most
+    for answer in ("residual", "residual-labels"):
+        claimed_change = code_of(f"dense-2 {answer}").change(1)
+        altered, gone, other, *_ = record_pairs(code_of(f"dense-2 {answer}"), 1)
+        for pair, least, most in ((altered, 0.88, 1), (gone, 0.245, 0.25), (other, 0.98, 1)):
+            changed = np.square(pair.votes - pair.neighbour).sum()
+            assert least <= changed / claimed_change.squared <= most
     found = audited(monkeypatch, "dense-2", "residual", runs=60_000, votes=1)
     assert found.holds
     assert found.lower_bound > 0.7 * found.claimed
@@ -141,12 +142,20 @@ def centred_on_the_party(codes: Any, labels: Any, classes: int, shown: Any, unit
     return residual_sums(np.where(long[:, None], codes, moved), labels, classes, shown, units)
 
 
-@pytest.mark.parametrize("bug", [cut_by_its_own_records, patient_by_record, centred_on_the_party])
+@pytest.mark.parametrize(
+    ("bug", "answer"),
+    [
+        (cut_by_its_own_records, "residual"),
+        (patient_by_record, "residual"),
+        (patient_by_record, "residual-labels"),
+        (centred_on_the_party, "residual"),
+    ],
+)
 def test_residuals_that_are_not_the_units_own_are_found(
-    bug: Any, monkeypatch: pytest.MonkeyPatch
+    bug: Any, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(voting, "residual_sums", bug)
-    assert not audited(monkeypatch, "dense-2", "residual", votes=1).holds
+    assert not audited(monkeypatch, "dense-2", answer, votes=1).holds
 
 
 @pytest.mark.parametrize("bug", [bugs.SMALL, bugs.FREE, bugs.NO_NOISE], ids=lambda bug: bug.name)
