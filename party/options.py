@@ -178,7 +178,7 @@ class Options(OwnOptions):
     ] = None
     page: Annotated[
         bool,
-        _monitoring("--page", help="Show this party in a browser; it can answer, too."),
+        _monitoring("--page", help="Show this party in a browser, and answer there."),
     ] = False
     page_port: Annotated[
         int | None,

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from party.ledger.ledger import PartyLedger
     from party.monitoring import Status
-    from party.policy.operator import Operator
+    from party.monitoring.status import Standing
+    from party.policy.operator import Operator, Question
     from party.policy.policy import Policy
     from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
@@ -79,25 +80,30 @@ class View:
 
     def __call__(self) -> str:
         """Return the JSON text."""
+        # Read once: the terms that are shown are those of the question that an answer names.
         standing, asked, head = self._status.standing, self._operator.asked, self._ledger.head
-        if self._current[0] != (asked, head):
-            self._current = (asked, head), self._offer()
-        offer = self._current[1]
+        current = self._current
+        if current[0] != (asked, head):
+            current = self._current = (asked, head), self._offer(asked)
+        offer = current[1]
         inputs = None if offer is None else self._public(offer.announced)
         key = (standing, asked, head, inputs is None, self._over)
-        if self._made[0] != key:
-            self._made = key, json.dumps(self._make(offer, inputs), allow_nan=False)
-        return self._made[1]
+        made = self._made
+        if made[0] != key:
+            text = json.dumps(self._make(offer, inputs, standing, asked), allow_nan=False)
+            made = self._made = key, text
+        return made[1]
 
-    def _offer(self) -> Offer | None:
+    def _offer(self, asked: Question | None) -> Offer | None:
         """Return the campaign that is asked about, else the last one of the ledger."""
-        if (asked := self._operator.asked) is not None:
+        if asked is not None:
             return asked[0]
         last = max(self._ledger.campaigns(), key=lambda each: each.last, default=None)
         return None if last is None else last.offer
 
-    def _make(self, offer: Offer | None, inputs: Inputs | None) -> dict[str, Any]:
-        standing, asked = self._status.standing, self._operator.asked
+    def _make(
+        self, offer: Offer | None, inputs: Inputs | None, standing: Standing, asked: Question | None
+    ) -> dict[str, Any]:
         waits = asked is not None and asked[1] is None
         refused = asked is not None and asked[1] is False
         delta, limit = self._policy.divided_delta, self._policy.largest_epsilon
@@ -122,7 +128,7 @@ class View:
             "inputs": None if inputs is None else first_inputs(inputs),
             "rules": rules_in_words(self._policy),
             "left": [
-                [line.strip() for line in campaign_in_words(each, delta)]
+                [line.strip() for line in campaign_in_words(each, delta, counts=False)]
                 for each in reversed(self._ledger.campaigns())
             ],
             "rows": len(self._ledger.syntheses()),

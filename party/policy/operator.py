@@ -5,10 +5,12 @@ One question, and the first answer counts. It is stored as the campaign is: in t
 
 from __future__ import annotations
 
+import os
 import select
 import sys
+import termios
 import threading
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 from pate.printable import printable
 
@@ -17,8 +19,13 @@ if TYPE_CHECKING:
 
     from pate.campaign.offer import Offer
 
+#: What is asked, and the answer; None until it is there.
+Question: TypeAlias = "tuple[Offer, bool | None]"
+
 #: Seconds between two looks for an answer on the page while the terminal is read.
 _LOOK_S: Final = 0.2
+#: Most bytes of a line.
+_LINE: Final = 4096
 
 
 class Operator:
@@ -30,8 +37,8 @@ class Operator:
         self.is_here = terminal is not None or page
         self._turn = threading.Lock()
         self._answered = threading.Event()
-        #: What is asked, or was asked last; and the answer, None until it is there.
-        self.asked: tuple[Offer, bool | None] | None = None
+        #: What is asked, or was asked last.
+        self.asked: Question | None = None
 
     @classmethod
     def here(cls, *, page: bool = False) -> Self:
@@ -41,8 +48,10 @@ class Operator:
     def ask(self, offer: Offer) -> bool:
         """Ask, and wait for the first answer; the end of the terminal's input means no.
 
-        Ctrl-C is not an answer: it stops the party, as always.
+        What was typed before is no answer. Nor is Ctrl-C: it stops the party, as always.
         """
+        if self._terminal is not None:
+            termios.tcflush(self._terminal, termios.TCIFLUSH)
         with self._turn:
             self._answered.clear()
             self.asked = offer, None
@@ -51,8 +60,9 @@ class Operator:
             sys.stderr.flush()
         while not self._answered.wait(None if self._terminal is None else _LOOK_S):
             if self._terminal is not None and select.select([self._terminal], [], [], 0)[0]:
-                line = self._terminal.readline()
-                self.answer(offer.digest.hex(), line.strip().lower() in ("y", "yes"), typed=True)
+                # One line; a buffer in front of the terminal would store a second one for later.
+                line = os.read(self._terminal.fileno(), _LINE)
+                self.answer(offer.digest.hex(), line.strip().lower() in (b"y", b"yes"), typed=True)
         return bool(self.asked[1])
 
     def answer(self, digest: str, says: bool, *, typed: bool = False) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -76,7 +77,8 @@ class PageAccess:
         self._secure = secure
         self._program = program
         self._posts = frozenset(posts)
-        self._key = key_of(token)
+        # Of this start only: what listened on this port before, or does afterwards, has no use for it.
+        self._key = secrets.token_hex(32)
         self._keep = keep
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -167,13 +169,4 @@ def _host(header: str) -> str:
 
 def cookie_of(token: str) -> str:
     """Return the browser's cookie, derived from the token; it is not valid as a bearer token."""
-    return _derived(token, b"pate page cookie v1")
-
-
-def key_of(token: str) -> str:
-    """Return what the page's script sends with a request that changes something."""
-    return _derived(token, b"pate page key v1")
-
-
-def _derived(token: str, what: bytes) -> str:
-    return hmac.new(token.encode("ascii"), what, hashlib.sha256).hexdigest()
+    return hmac.new(token.encode("ascii"), b"pate page cookie v1", hashlib.sha256).hexdigest()

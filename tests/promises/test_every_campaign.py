@@ -375,7 +375,7 @@ def cast_in(world: EveryWorld, number: int) -> dict[str, int]:
     for name in NAMES:
         record = world.ledger(name).find(f"{number + 1:032x}")
         assert record is not None
-        found[name] = record.units
+        found[name] = record.voted
     return found
 
 

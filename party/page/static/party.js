@@ -4,6 +4,8 @@
 const WHO = "party";
 // Sent with an answer. It comes with the link, and only this tab of this page has it.
 let key = "";
+// A second click of a double one must not answer a question that came under it.
+const READ_MS = 1000;
 
 function show(o) {
   const before = last;
@@ -18,7 +20,7 @@ function show(o) {
     make("div", null, {}, make("dt", name), make("dd", text))));
   if (asks) {
     put("meaning", key ? $("meaning").dataset.words : "To answer, open the link that pate-party printed: this tab was opened in another way.");
-    for (const name of ["allow", "refuse"]) $(name).disabled = !key;
+    if (before?.asked !== o.asked) ready(false);
   }
   inputs(o);
   teachers(o.teachers);
@@ -74,6 +76,12 @@ function teachers([done, total]) {
   bar.firstElementChild.style.width = `${(100 * done) / total}%`;
 }
 
+function ready(yes) {
+  for (const name of ["allow", "refuse"]) $(name).disabled = !(yes && key);
+  const { asked } = last;
+  if (!yes) setTimeout(() => { if (last.asked === asked) ready(true); }, READ_MS);
+}
+
 async function answer(says) {
   for (const name of ["allow", "refuse"]) $(name).disabled = true;
   const reply = await fetch(`/api/answer?${new URLSearchParams({ to: last.asked, says })}`, { method: "POST", headers: { "x-pate-key": key } }).catch(() => null);
@@ -83,6 +91,7 @@ async function answer(says) {
   }
   put("meaning", reply?.status === 409 ? "This question is answered already, or is another one now." : "The answer did not arrive. Open the link that pate-party printed, and try again.");
   say($("meaning").textContent);
+  ready(false);
 }
 
 function ended(o, at) {

@@ -50,28 +50,9 @@ function fill(element, value, draw) {
   return true;
 }
 
-function body(id) { return $(id).tBodies[0]; }
 function card(id, there) { $(id).closest("section").hidden = !there; }
 function count(number) { return number.toLocaleString("en"); }
-// A text with `commands` in it.
-function prose(text) { return text.split("`").map((part, at) => at % 2 ? make("code", part) : part); }
 function many(number, one, more) { return `${count(number)} ${number === 1 ? one : more}`; }
-function epsilon(value) { return String(Math.ceil(Number((value * 1e4).toFixed(6))) / 1e4); } // never smaller than it is
-function delta(value) { return value < 0.001 ? value.toExponential().replace("e-0", "e-") : String(value); }
-function share(value) { return `${(100 * value).toFixed(1)} %`; }
-function charged(value) { return Math.ceil(Number((value * 1000).toFixed(6))) / 10; }
-function listed(words) { return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`; }
-
-function time(stamp) {
-  const to = stamp.length > 17 ? { hour: "2-digit", minute: "2-digit", second: "2-digit" } : { hour: "2-digit", minute: "2-digit" };
-  return make("time", new Date(stamp).toLocaleTimeString("en-GB", to), { datetime: stamp, title: stamp });
-}
-
-// Envelopes are out for days.
-function date(stamp) {
-  const to = { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" };
-  return make("time", new Date(stamp).toLocaleString("en-GB", to), { datetime: stamp, title: stamp });
-}
 
 // --- the connection --------------------------------------------------------------------------------
 

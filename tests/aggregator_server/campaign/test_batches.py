@@ -92,7 +92,7 @@ def test_every_query_is_asked_for_in_one_batch_and_each_batch_has_keys_of_its_ow
     # Each party's own ledger: three batches, of the same parties.
     assert list(play.openings().values()) == [NAMES] * 4
     (record,) = play.ledger("a").campaigns()
-    assert [batch.survivors for batch in record.batches] == [NAMES] * 3
+    assert [batch.survivors for batch in record.batches.values()] == [NAMES] * 3
     assert record.asked == record.queries == len(PUBLIC)
 
 

@@ -48,7 +48,7 @@ class Play(World):
         return {
             name: batch.survivors
             for name in self.parties.node
-            for batch in self.ledger(name).campaigns()[-1].batches
+            for batch in self.ledger(name).campaigns()[-1].batches.values()
         }
 
     def written(self, number: int = 0) -> list[tuple[str, ...]]:

@@ -11,7 +11,7 @@ import pytest
 
 from aggregator_server.ledger.state import CampaignState
 from aggregator_server.results.statement import privacy_statement
-from party.ledger.campaigns import CampaignRecord
+from party.ledger.campaigns import Campaign
 from party.ledger.ledger import PartyLedger
 from party.ledger.verify import Check, agrees, unclear, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
@@ -77,9 +77,7 @@ def published(offer: Offer, **changes: Any) -> PrivacyStatement:
     return PrivacyStatement(**made | changes)
 
 
-def answered(
-    ledger: PartyLedger, offer: Offer, *, count: int = 5, told: bool = True
-) -> CampaignRecord:
+def answered(ledger: PartyLedger, offer: Offer, *, count: int = 5, told: bool = True) -> Campaign:
     ledger.join(Offer(key=offer.key, announced=offer.announced))
     answer_and_open(ledger, offer, queries(0, count))
     if told:

@@ -22,7 +22,7 @@ from party.page.view import first_inputs
 from party.policy.operator import Operator
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images, Table
-from pate.page.access import cookie_of, key_of
+from pate.page.access import cookie_of
 from pate.runtime.home import PAGE_TOKEN, kept_token
 from simulation.programs import until
 from tests.party.voting.test_own_data import Site as Party
@@ -35,8 +35,10 @@ if TYPE_CHECKING:
 
 TOKEN = "t" * 43
 HERE = "http://127.0.0.1:9096"
+#: Stands for the key that the link gives to a tab.
+KEY = "the key"
 #: What the page itself sends.
-OURS = {"cookie": f"pate-page={cookie_of(TOKEN)}", "x-pate-key": key_of(TOKEN), "origin": HERE}
+OURS = {"cookie": f"pate-page={cookie_of(TOKEN)}", "x-pate-key": KEY, "origin": HERE}
 OFFER = joining()
 
 
@@ -56,8 +58,18 @@ def ask(
     async def all_of_them() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url=HERE) as client:
+            opened = await client.get(f"/?token={TOKEN}")
+            client.cookies.clear()
+            given = httpx.URL(opened.headers["location"]).fragment
             return [
-                await client.request(how, path, headers=headers, content=body or None)
+                await client.request(
+                    how,
+                    path,
+                    headers={
+                        name: given if each == KEY else each for name, each in headers.items()
+                    },
+                    content=body or None,
+                )
                 for how, path, headers in requests
             ]
 
@@ -126,17 +138,36 @@ def test_nothing_is_read_without_the_token_and_the_key_is_in_no_address_that_is_
         assert "pate-party" in reply.text
         assert "hospital_a" not in reply.text
     bearer = {"authorization": f"Bearer {TOKEN}"}
-    replies = ask(desk, *(("GET", path, bearer) for path in paths))
+    link = ("GET", f"/?token={TOKEN}", dict[str, str]())
+    *replies, opened = ask(desk, *(("GET", path, bearer) for path in paths), link)
     assert [reply.status_code for reply in replies] == [200] * len(paths)
+    where, key = opened.headers["location"].split("#")
+    assert (where, len(key)) == ("/", 64)
+    assert key not in opened.headers["set-cookie"]
     for reply in replies[:4]:
         for way_in in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
             assert way_in not in reply.text
         assert "//" not in re.sub(r"(?m)(^|\s)//.*$", "", reply.text), "an address elsewhere"
         assert "default-src 'self'" in reply.headers["content-security-policy"]
-        assert key_of(TOKEN) not in reply.text
-    (opened,) = ask(desk, ("GET", f"/?token={TOKEN}", {}))
-    assert opened.headers["location"] == f"/#{key_of(TOKEN)}"
-    assert key_of(TOKEN) not in opened.headers["set-cookie"]
+        assert key not in reply.text
+
+
+def test_what_an_earlier_start_gave_a_browser_answers_nothing(tmp_path: Path) -> None:
+    """Behind it another user's server may have had its port, and the tab that was open there."""
+    desk = Desk(tmp_path)
+    with desk.page() as page:
+        key = httpx.URL(httpx.get(page.link).headers["location"]).fragment
+    with desk.page() as page, desk.asked(OFFER):
+        given = httpx.get(page.link)
+        cookie = given.headers["set-cookie"].partition(";")[0]
+        for each, status in (
+            (key, 403),
+            (httpx.URL(given.headers["location"]).fragment, 204),
+        ):
+            ours = {"origin": page.address, "x-pate-key": each, "cookie": cookie}
+            assert (
+                httpx.post(page.address + post("allow", {})[1], headers=ours).status_code == status
+            )
 
 
 def test_it_is_on_loopback_only_by_a_token_in_a_private_file(tmp_path: Path) -> None:
@@ -174,6 +205,26 @@ def test_it_shows_no_record_no_vote_and_no_number_of_records(tmp_path: Path) -> 
     assert shown["life"] == desk.ledger.cumulative_epsilon(desk.policy.divided_delta).in_words
 
 
+@pytest.mark.parametrize("reads", range(1, 6))
+def test_the_terms_that_are_shown_are_those_of_the_question(tmp_path: Path, reads: int) -> None:
+    """Another question comes while the page is made, after any number of looks at what is asked."""
+    desk, other = Desk(tmp_path), joining(campaign="d2" * 16)
+
+    class Changing(Operator):
+        looks = 0
+
+        def __getattribute__(self, name: str) -> Any:
+            if name != "asked":
+                return super().__getattribute__(name)
+            Changing.looks += 1
+            return (OFFER, True) if Changing.looks <= reads else (other, None)
+
+    desk.view._operator = Changing(None, page=True)
+    for _ in range(2):
+        shown = json.loads(desk.view())
+        assert (shown["asked"] == other.digest.hex()) == (shown["campaign"] == other.campaign)
+
+
 def test_what_is_asked_comes_with_unit_adjacency_and_observer(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     with desk.asked(OFFER):
@@ -207,6 +258,13 @@ def test_the_last_campaign_of_the_ledger_is_shown_and_the_end_without_its_reason
     assert desk.view() is desk.view(), "it is made once"
     desk.view.over()
     assert "Its screen says why" in json.loads(desk.view())["doing"]
+
+
+def test_how_many_records_voted_in_a_series_is_not_shown(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.ledger.join(joining(aggregator="neighbour", series="spring", unit="record"))
+    (lines,) = json.loads(desk.view())["left"]
+    assert "of the series spring" in lines
 
 
 def test_first_inputs_are_few_and_small() -> None:
@@ -249,6 +307,23 @@ def test_the_terminal_and_the_page_ask_one_question_and_the_first_answer_counts(
     assert said.count("by the page") == 1
     assert not Operator(None).is_here
     assert Operator(None, page=True).is_here
+
+
+def test_what_was_typed_before_a_question_is_no_answer_to_it() -> None:
+    """As by who answers at the page, and at the terminal, too."""
+    main, side = pty.openpty()
+    with os.fdopen(side) as terminal:
+        operator = Operator(terminal, page=True)
+        for typed in (b"y\n", b"y\ny\n"):
+            os.write(main, typed)
+            got: list[bool] = []
+            thread = threading.Thread(target=lambda: got.append(operator.ask(OFFER)))  # noqa: B023
+            thread.start()
+            until(lambda: operator.asked == (OFFER, None), "asked")
+            os.write(main, b"n\n")
+            thread.join(60)
+            assert got == [False]
+    os.close(main)
 
 
 @pytest.mark.slow

@@ -70,6 +70,7 @@ def test_a_person_reads_and_answers_by_keyboard(
         assert tab.evaluate("window.hit") is None
         assert tab.locator("img[src=x]").count() == 0
         assert tab.inner_text("#said") == "A campaign waits for your answer."
+        tab.locator("#allow:enabled").wait_for(timeout=SOON_MS)
         reached: list[str] = []
         while True:
             tab.keyboard.press("Tab")
@@ -108,6 +109,22 @@ def test_pictures_are_drawn_and_a_tab_without_the_link_cannot_answer(
         other.locator("#meaning", has_text="open the link").wait_for(timeout=SOON_MS)
         assert other.is_disabled("#allow")
         assert complaints == []
+        tab.context.close()
+
+
+def test_a_second_click_answers_no_question_that_came_under_it(
+    browser: Browser, tmp_path: Path
+) -> None:
+    desk, next_ = Desk(tmp_path), joining(campaign="d2" * 16)
+    with desk.page() as page:
+        with desk.asked(OFFER):
+            tab, _ = open_tab(browser, page.link)
+            tab.click("#allow")
+        with desk.asked(next_):
+            tab.locator("#terms", has_text="d2d2d2d2").wait_for(timeout=SOON_MS)
+            tab.evaluate("document.getElementById('allow').click()")
+            tab.locator("#allow:enabled").wait_for(timeout=SOON_MS)
+            assert desk.operator.asked == (next_, None)
         tab.context.close()
 
 

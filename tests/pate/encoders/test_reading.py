@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from party.voting.own_data import OwnFile
+from party.voting.own_file import OwnFile
 from pate.data.embeddings import Embeddings
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs

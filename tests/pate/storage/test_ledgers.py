@@ -19,7 +19,7 @@ from aggregator_server.ledger.verify import verify
 from party.ledger import file
 from party.ledger.entries import CHAIN as PARTY_CHAIN
 from party.ledger.ledger import PartyLedger
-from party.voting import ahead, noise_shares
+from party.voting import ahead, casting
 from pate.errors import LedgerError, StateError, UsageError
 from pate.storage.durable_file import LAYOUT
 from pate.storage.entries import append, each_entry, each_row, last_head
@@ -228,9 +228,12 @@ def test_a_ledger_of_another_version_is_called_that_and_not_altered(
 def test_a_change_of_tables_changes_the_number_of_the_layout() -> None:
     """From the first release on whoever changes tables raises the number, and both here."""
     layouts = {
-        "server": tables.SQLITE, "party": file.SCHEMA, "keys ahead": ahead._SCHEMA,
-        "noise shares": noise_shares._SCHEMA, "envelopes": store.SCHEMA,
-    }  # fmt: skip
+        "server": tables.SQLITE,
+        "party": file.SCHEMA,
+        "keys ahead": ahead._SCHEMA,
+        "noise shares": casting._SCHEMA,
+        "envelopes": store.SCHEMA,
+    }
     digests = {
         name: hashlib.sha256("\n".join(made).encode()).hexdigest()[:16]
         for name, made in layouts.items()
