@@ -13,7 +13,8 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.binding import bind
 from party.policy.file import policy_of, source_of
 from party.policy.operator import Operator
-from party.voting.own_data import OwnFile, OwnVoters, Training
+from party.voting.own_data import OwnVoters, Training
+from party.voting.own_file import OwnFile
 from party.voting.received import Encoders
 from party.voting.site import Site
 from party.voting.voter import Voter
@@ -93,8 +94,7 @@ class Prepared:
         return Voter(
             name=self.name,
             identity=identity_key(self.home),
-            ensemble=None,
-            own=self.own,
+            voters=self.own,
             home=self.home,
             site=Site(
                 self.policy,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from party.ledger.campaigns import CampaignRecord
+    from party.ledger.campaigns import Campaign
     from party.ledger.ledger import PartyLedger
     from party.options import StartOptions
     from party.voting.ending import Ending
@@ -184,7 +184,7 @@ def _answers(server: Server) -> Callable[[], bool]:
     return answers
 
 
-def _schema_of(last: CampaignRecord | None) -> Schema | None:
+def _schema_of(last: Campaign | None) -> Schema | None:
     """Return the schema of the last campaign's inputs, None if it is not known."""
     if last is None:
         return None

@@ -32,29 +32,14 @@ os.environ.update(QUIET_FLOWER)
 #: The files that take half a minute and more, the longest first. Each is the work of one process: begun
 #: last, one process would work on it while the others have nothing left to do.
 LONGEST = (
-    "test_failpoints.py",
-    "test_every_campaign.py",
-    "test_readme.py",
-    "test_commands.py",
-    "test_simulate.py",
-    "test_soak.py",
-    "test_clock.py",
-    "test_image_students.py",
-    "test_network.py",
-    "test_audit_bugs.py",
-    "test_full_disk.py",
-    "test_stops.py",
-    "test_answers_campaign.py",
-    "test_neighbour_campaign.py",
-    "test_page_of_campaign.py",
-    "test_crashes.py",
-    "test_killed_party.py",
-    "test_mixed_processes.py",
-    "test_enrolled_campaign.py",
-    "test_misbehaving_party.py",
-    "test_superlink_restart.py",
+    "test_failpoints.py", "test_every_campaign.py", "test_readme.py", "test_commands.py",
+    "test_simulate.py", "test_soak.py", "test_clock.py", "test_image_students.py",
+    "test_network.py", "test_audit_bugs.py", "test_full_disk.py", "test_stops.py",
+    "test_answers_campaign.py", "test_neighbour_campaign.py", "test_page_of_campaign.py",
+    "test_crashes.py", "test_killed_party.py", "test_mixed_processes.py",
+    "test_enrolled_campaign.py", "test_misbehaving_party.py", "test_superlink_restart.py",
     "test_nothing_secret.py",
-)
+)  # fmt: skip
 
 _BEGAN = pytest.StashKey[float]()
 _USED = "processor seconds"

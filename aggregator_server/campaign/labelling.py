@@ -39,12 +39,7 @@ class Release(Protocol):
     """A way to release labels: which queries are charged and released together."""
 
     def label(self, ledger: Ledger, noise: Noise) -> RoundSummary:
-        """Answer the queries of the current round, as far as the budget allows.
-
-        An interrupted round continues, or is over, depending on the way of release.
-
-        ``noise``: source of noise; unused if the votes contain the parties' noise.
-        """
+        """Answer the current round as the budget allows; an interrupted one continues, or is over."""
 
 
 def begin_round(ledger: Ledger, noise: Noise) -> CampaignState:

@@ -54,10 +54,7 @@ def exchange_of(
     encoder: Sequence[bytes] | None = None,
     show: Callable[[Presence], None] | None = None,
 ) -> Exchange:
-    """Return the exchange of a campaign with its parties.
-
-    Parties without a copy are sent the slices of the encoder of the inputs, if there are some.
-    """
+    """Return the exchange of a campaign; parties without a copy are sent the slices of the encoder."""
     announced = replace(spec.announced, wanted_teachers=teachers_wanted(spec) or None)
     return Exchange(
         carrier,
@@ -135,10 +132,7 @@ class Campaign:
             reach("campaign-closed")
 
     def _require_labels_to_be_had(self) -> None:
-        """Refuse, or warn about, a threshold above all votes, before anything is asked or charged.
-
-        If it is refused, the parties are notified: they would wait for a request that never comes.
-        """
+        """Refuse, or warn about, a threshold above all votes, before anything is asked or charged."""
         state = self._ledger.state()
         if state.batches or state.rounds_over:
             return
@@ -151,10 +145,7 @@ class Campaign:
             self._screen.say(warning, "warning")
 
     def farewell(self, cause: str = "") -> None:
-        """Notify the parties of the campaign's end and its guarantee towards the public.
-
-        ``cause``: of an end before any votes, a key of :data:`pate.campaign.choices.EARLY_ENDS`.
-        """
+        """Notify the parties of the end and its guarantee; ``cause``, before any votes: of ``EARLY_ENDS``."""
         state = self._ledger.state()
         voted = {name for batch in state.batches for name in batch.responders}
         self._exchange.finish(

@@ -79,10 +79,7 @@ class BundleSteps(OneStep):
         return vote_pb2.PartyRequest(ask_bundles=self._asked)
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
-        """Take a party's bundle; see :class:`Steps`.
-
-        Its signature and its boxes are checked when a round begins with it.
-        """
+        """Take a party's bundle; its signature and boxes are checked when a round begins with it."""
         if not reply.bundles.bundles:
             raise ProtocolError(
                 f"{party.name} has another sealing key now than the one that it described"
@@ -201,11 +198,7 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
         save: Callable[[bytes], None] = lambda _: None,
         before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
     ) -> AheadAggregation:
-        """Return the aggregation whose state :meth:`to_bytes` wrote.
-
-        ``before_opening`` is called again if the survivors are fixed: the process may have been
-        killed before it was.
-        """
+        """Return the aggregation whose state :meth:`to_bytes` wrote."""
         sealed, stored, state, all_needed, *rest = decode(_STATE, raw)
         asked = vote_pb2.AskMaskedAhead.FromString(stored)
         if len(rest) != len(asked.bundles):
@@ -220,16 +213,13 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
             campaign, roster, asked, masking, before_opening, save, boxes,
             all_needed=all_needed == b"\1",
         )  # fmt: skip
-        if masking.survivors:
+        if masking.survivors:  # the process may have been killed before it was called
             before_opening(made.survivors)
         return made
 
 
 class SumsAhead:
-    """Begins the rounds of a campaign, and continues those that were begun.
-
-    The bundles of ``sums`` sums, one after the other, are asked for together.
-    """
+    """Begins and continues the rounds of a campaign; asks for the bundles of ``sums`` of them together."""
 
     def __init__(
         self, exchange: Exchange, store: Store, keys: KnownKeys | None = None, sums: int = 1
@@ -245,11 +235,8 @@ class SumsAhead:
 
     @property
     def early(self) -> vote_pb2.AskBundles | None:
-        """The request for the bundles of the first sums, to be sent with that for a description.
-
-        It is the same request that the round begins with, so its reply is there then; if a party has
-        another sealing key by then that is another request, and all parties are asked again.
-        """
+        """The request for the bundles of the first sums, to be sent with that for a description."""
+        # The round begins with the same request, unless a party has another sealing key by then.
         roster = None if self._keys is None else self._keys.roster
         return None if roster is None else ahead.roster_to_wire(roster, self._first, self._block)
 
@@ -264,11 +251,7 @@ class SumsAhead:
         all_needed: bool,
         before_opening: Callable[[tuple[str, ...]], None],
     ) -> AheadAggregation:
-        """Return the round of the batch at a place: the one that was begun, or one with new bundles.
-
-        The sum is of the parties ``only``, or all; ``all_needed``: each of them must be in it. For the last
-        argument see :class:`~aggregator_server.exchange.aggregation.MaskedSteps`.
-        """
+        """Return the round of a batch, of parties ``only``: the one that was begun, or a new one."""
         campaign = self._exchange.campaign
         number, state = self._store.round(place)
         save = partial(self._store.save_round, number)
@@ -294,9 +277,6 @@ class SumsAhead:
             raise
 
     def give_up(self, aggregation: AheadAggregation, place: int) -> None:
-        """Forget a round that cannot be completed, unless parties were sent its list of survivors.
-
-        They may have unmasked that sum, and unmask no other one.
-        """
+        """Forget a round that cannot be completed, unless parties may have unmasked its list of survivors."""
         if not aggregation.survivors:
             self._store.end_round(place)

@@ -155,9 +155,6 @@ def last_envelopes(folder: Path) -> list[Out]:
 
 
 def forget_key(folder: Path) -> None:
-    """Delete the key that opens answers: nobody can read copies of them that were left on their way.
-
-    Call it once the end is outside: no answer is read after it.
-    """
+    """Delete the key that opens answers, once the end is outside: copies of them cannot be read."""
     (folder / _KEY_FILE).unlink(missing_ok=True)
     sync(folder)

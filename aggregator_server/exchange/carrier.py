@@ -72,10 +72,7 @@ class Carrier(Protocol):
 
 
 class Distribution:
-    """Sends the public set, or an encoder, to parties without a copy, a few pieces at a time.
-
-    ``pieces``: makes what is sent, in slices; called once, if a party lacks it.
-    """
+    """Sends what ``pieces`` makes, once a party lacks it, to each such party, a few pieces at a time."""
 
     def __init__(self, pieces: Callable[[], Sequence[bytes]], *, encoder: bool = False) -> None:
         self._make = pieces
@@ -88,10 +85,7 @@ class Distribution:
         self._next.pop(party, None)
 
     def due(self, party: Hashable) -> Iterator[vote_pb2.PartyRequest]:
-        """Return the requests that bring the next pieces to a party, one in memory at a time.
-
-        After the last piece it starts again: it is called only if the party still lacks the whole.
-        """
+        """Return requests with the next pieces for a party that lacks the whole, in a circle."""
         count, first = len(self._all()), self._next.get(party, 0)
         last = min(first + _PIECES_EACH, count)
         self._next[party] = 0 if last == count else last

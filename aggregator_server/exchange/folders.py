@@ -30,11 +30,7 @@ _MOST_RECEIPT: Final = 2**16
 
 
 class Folders:
-    """Carries what is asked by envelope; a party has one envelope at a time, and counts as connected.
-
-    An envelope holds what the store has recorded and not closed. Without a list of enrolled parties one
-    has the key of its first answer.
-    """
+    """Carries what the store has recorded and not closed: one envelope a party at a time."""
 
     def __init__(
         self,
@@ -143,10 +139,7 @@ class Folders:
     # --- in ------------------------------------------------------------------------------------
 
     def _take_in(self, arrivals: list[Arrival]) -> bool:
-        """Take all answers that are new in the inbox; files are left where they are.
-
-        Returns whether none is left that this server could not judge now.
-        """
+        """Take what is new in the inbox, where files stay; return whether none is left to be judged later."""
         judged = True
         for path in sorted(self._in.glob(f"*{SUFFIX}")):
             try:

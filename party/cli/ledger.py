@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from party.ledger.accountant import Figure
-    from party.ledger.campaigns import CampaignRecord
+    from party.ledger.campaigns import Campaign
     from party.ledger.ledger import PartyLedger
     from pate.accounting.filters import Delta
 
@@ -176,16 +176,16 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
         yield f"it kept {len(bounds)} bounds so far; together they promise {together(bounds)}"
 
 
-def _by_series(campaigns: Iterable[CampaignRecord]) -> list[list[CampaignRecord]]:
+def _by_series(campaigns: Iterable[Campaign]) -> list[list[Campaign]]:
     """Return the campaigns of each series in which votes of ours have left, in order."""
-    found: dict[tuple[bytes, str], list[CampaignRecord]] = {}
+    found: dict[tuple[bytes, str], list[Campaign]] = {}
     for each in campaigns:
         if each.offer.announced.series is not None and each.batches:
             found.setdefault((each.offer.key, each.offer.announced.series), []).append(each)
     return list(found.values())
 
 
-def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Iterator[str]:
+def _series_in_words(campaigns: Sequence[Campaign], delta: Delta) -> Iterator[str]:
     from party.ledger.accountant import cumulative_epsilon
     from party.ledger.words import number_of
     from pate.formats.enrolment import readable
@@ -196,7 +196,7 @@ def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Itera
         f"series {offer.announced.series}: {number_of(len(campaigns), 'campaign')} signed by the key "
         f"{readable(offer.key)}"
     )
-    units = sum(each.units for each in campaigns)
+    units = sum(each.voted for each in campaigns)
     yield (
         f"  who has voted in it does not vote in it again: {number_of(units, 'vote')} of our "
         f"{offer.announced.unit}s so far"
@@ -204,21 +204,21 @@ def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Itera
     yield f"  the whole series, by our own accountant: {figure.in_words}"
 
 
-def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
+def _as_json(record: Campaign, delta: Delta) -> dict[str, object]:
     from party.ledger.accountant import cumulative_epsilon
 
     return {
         "offer": record.offer.to_dict(),
         "joined_at": record.joined_at,
         "queries": record.queries,
-        "batches": [asdict(each) for each in record.batches],
-        "files": [asdict(each) for each in record.files],
+        "batches": [asdict(each) for each in record.batches.values()],
+        "files": [asdict(each) for each in record.files.values()],
         "ending": None if record.ending is None else asdict(record.ending),
         "own_figure": _figure_json(cumulative_epsilon([record.totals], delta)),
     }
 
 
-def _series_json(campaigns: Sequence[CampaignRecord], delta: Delta) -> dict[str, object]:
+def _series_json(campaigns: Sequence[Campaign], delta: Delta) -> dict[str, object]:
     from party.ledger.accountant import cumulative_epsilon
 
     return {

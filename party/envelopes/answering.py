@@ -74,10 +74,7 @@ class Answers:
         return self.home / FOLDER
 
     def answer(self, path: Path, out: Path) -> Answered:
-        """Answer an envelope.
-
-        ``out``: file of the answer, or an existing folder for it.
-        """
+        """Answer an envelope; ``out`` is the file of the answer, or an existing folder for it."""
         with opened(path) as envelope:
             require_for(envelope, self.name, self.pinned)
             known = self._kept(envelope.digest)
@@ -105,7 +102,7 @@ class Answers:
                 "correct this machine's clock"
             )
         record = self.ledger.find(manifest.campaign)
-        last = max((each.number for each in record.files), default=0) if record else 0
+        last = max((each.number for each in record.files.values()), default=0) if record else 0
         if manifest.number <= last:
             raise RefusedError(
                 f"envelope {last} of campaign {manifest.campaign[:8]} was answered before, and this "
@@ -135,7 +132,7 @@ class Answers:
         for record in self.ledger.campaigns():
             if record.ending is None or not record.files:
                 continue
-            campaign, *earlier = record.offer.campaign, *record.files[:-1]
+            campaign, *earlier = record.offer.campaign, *[*record.files.values()][:-1]
             for reply in self._folder.glob(f"{campaign}.*{_REPLY}"):
                 reply.unlink(missing_ok=True)
             for each in earlier:
@@ -255,10 +252,7 @@ class Watch:
         self.say(f"{path.name} is answered: {done.path}, SHA-256 {done.digest.hex()}")
 
     def run(self, every: float, pause: Callable[[float], None] = time.sleep) -> None:
-        """Look until the process is stopped.
-
-        ``every``: seconds between two looks.
-        """
+        """Look until the process is stopped, with ``every`` seconds between two looks."""
         while True:
             self.look()
             pause(every)

@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from party.ledger.accountant import Totals
-    from party.ledger.campaigns import CampaignRecord
+    from party.ledger.campaigns import Campaign
     from pate.accounting.filters import Delta
     from pate.campaign.offer import Offer
 
 
-def campaign_in_words(
-    record: CampaignRecord, delta: Delta, *, counts: bool = True
-) -> Iterator[str]:
+def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) -> Iterator[str]:
     """Yield a line about a campaign, and one for each fact of it, indented.
 
     ``counts``: with the number of our records that voted in a series, which is private.
@@ -43,13 +41,13 @@ def campaign_in_words(
             f"  opened: the sum over {number_of(queries, 'query')} in "
             f"{number_of(batches, 'batch', 'batches')}, with the votes of {', '.join(survivors)}"
         )
-    for file in record.files:
+    for file in record.files.values():
         yield (
             f"  envelope {file.number} answered {file.at}, by a file of "
             f"{number_of(file.size, 'byte')} with SHA-256 {file.digest}"
         )
     if announced.series is not None:
-        cast = number_of(record.units, "vote") if record.batches else "no vote"
+        cast = number_of(record.voted, "vote") if record.batches else "no vote"
         ours = f", with {cast} of our {announced.unit}s" if counts else ""
         yield f"  of the series {announced.series}{ours}"
     among = neighbours_of(
@@ -95,7 +93,7 @@ def _who_votes(offer: Offer) -> str:
     return f"records vote{how and f', {how}'}{most}"
 
 
-def _votes_in_words(record: CampaignRecord) -> str:
+def _votes_in_words(record: Campaign) -> str:
     if not record.batches:
         return "no votes"
     how = {
@@ -104,21 +102,18 @@ def _votes_in_words(record: CampaignRecord) -> str:
         "server their noisy sum",
         ("plain", "central"): "plain: the server saw our vote vectors",
     }[record.offer.announced.sums.aggregation, record.offer.announced.sums.noise]
-    times = sum(len(each.answered_at) for each in record.batches)
-    again = times - len(record.batches)
-    first, last = (
-        record.batches[0].answered_at[0],
-        max(each.answered_at[-1] for each in record.batches),
-    )
+    batches = [*record.batches.values()]
+    again = sum(len(each.answered_at) for each in batches) - len(batches)
+    first, last = batches[0].answered_at[0], max(each.answered_at[-1] for each in batches)
     return (
         f"votes on {number_of(record.queries, 'query')} in "
-        f"{number_of(len(record.batches), 'batch', 'batches')}"
+        f"{number_of(len(batches), 'batch', 'batches')}"
         + (f", {number_of(again, 'batch', 'batches')} again" if again else "")
         + f", from {first} to {last}; {how}"
     )
 
 
-def _openings(record: CampaignRecord) -> Iterator[tuple[tuple[str, ...], int, int]]:
+def _openings(record: Campaign) -> Iterator[tuple[tuple[str, ...], int, int]]:
     """Yield survivors, batches and queries, one for each list of survivors."""
     for survivors in dict.fromkeys(each.survivors for each in record.opened):
         if survivors is not None:

@@ -14,9 +14,8 @@ import numpy as np
 
 from party.preflight.network import server_of
 from party.preflight.site import last_campaign, policy_at
-from party.voting.columns import alike, described, left_out, listed, warnings
-from party.voting.own_data import OwnFile
-from party.voting.request import check_fits
+from party.voting.own_file import OwnFile, alike, described, left_out, listed, warnings
+from party.voting.voters import check_fits
 from pate.answers import LABELS, NONE
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.data.odd import Odd, Problem

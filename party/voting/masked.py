@@ -14,7 +14,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from party.voting.noise_shares import with_noise
+from party.voting.casting import with_noise
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
 from pate.noise.exact import require_production
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from party.ledger.ledger import PartyLedger
-    from party.voting.noise_shares import NoiseShares
+    from party.voting.casting import NoiseShares
     from pate.campaign.offer import Offer
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
@@ -52,11 +52,7 @@ class _Attempt:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaskedSums:
-    """A party's part in masked sums, whether their keys come first or ahead.
-
-    Noise is stored before votes are masked, votes are in the ledger before they leave, and an unmasking
-    before its shares leave.
-    """
+    """A party's part in masked sums of either kind: noise is stored first, and what leaves is recorded."""
 
     name: str
     identity: Ed25519PrivateKey

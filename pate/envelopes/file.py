@@ -106,10 +106,7 @@ def opened(path: Path, admit: Callable[[Manifest], object] = lambda _: None) -> 
 def write(
     path: Path, manifest: Manifest, key: Ed25519PrivateKey, messages: Iterable[bytes]
 ) -> None:
-    """Write an envelope, durably: it appears whole, or not at all.
-
-    ``key``: signs it; its public half is in the manifest.
-    """
+    """Write an envelope, durably: it appears whole, or not at all. ``key`` signs it."""
     # A carrier must be able to read it: an answer is sealed, a request holds nothing private.
     write_file(path, _content(manifest, key, messages), mode=0o644)
 

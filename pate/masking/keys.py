@@ -168,10 +168,7 @@ class OneTime:
 
 
 def commitment(context: bytes, name: str, seed: bytes) -> bytes:
-    """Return a party's commitment to its seed, 32 bytes.
-
-    The seed is 32 uniform bytes, so the hash is both hiding and binding.
-    """
+    """Return a party's commitment to its seed of 32 uniform bytes: a hash, both hiding and binding."""
     return digest("seed", context, name.encode(), seed)
 
 

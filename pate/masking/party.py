@@ -72,10 +72,7 @@ class Answers:
         self._given: dict[Phase, tuple[object, object]] = {}
 
     def given(self, phase: Phase, request: object, kind: type[Answer]) -> Answer | None:
-        """Return the stored answer to a repeated request, None for a new request of the next phase.
-
-        Another request in an answered phase is refused, and any after :meth:`forget`.
-        """
+        """Return the stored answer to a repeated request, None if the next phase is asked for."""
         if self.phase is Phase.FORGOTTEN:
             raise RefusedError("this attempt at a masked sum is over: begin another one")
         if phase in self._given:
@@ -103,11 +100,7 @@ class Answers:
 
 
 class PartyMasking:
-    """One party's side of one attempt.
-
-    A refused request changes nothing. A repeated request gets the same answer; another request in
-    its place is refused, and so is one out of order.
-    """
+    """One party's side of one attempt: a repeated request gets the same answer, another is refused."""
 
     def __init__(
         self,

@@ -14,6 +14,7 @@ from party.flower.connection import Connection
 from party.flower.supernode import Server
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bounds import MAX_MESSAGE
@@ -51,7 +52,7 @@ class Rogue:
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True)
         self._voter = Voter(
-            name=self.name, identity=identity_key(self.home), ensemble=VOTES,
+            name=self.name, identity=identity_key(self.home), voters=ReadyVoters(VOTES),
             home=self.home, site=site(self.home), noise=SystemNoise(),
         )  # fmt: skip
         connection = (

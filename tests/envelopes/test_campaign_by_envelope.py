@@ -45,7 +45,7 @@ def test_five_parties_vote_through_files_only(play: Play) -> None:
         files = [f"campaign-0f0f0f0f.round-{at}.for-{name}.pate" for at in (1, 2, 3)]
         assert sorted(each for each in play.files if each.endswith(f"for-{name}.pate")) == files
         (record,) = play.ledger(name).campaigns()
-        assert [each.number for each in record.files] == [1, 2, 3]
+        assert [each.number for each in record.files.values()] == [1, 2, 3]
         assert record.ending is not None
         assert len(record.batches) == 1
     assert play.complaints() == []

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import random
 import struct
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pydicom
@@ -22,6 +24,7 @@ from pydicom.uid import (
     RLELossless,
 )
 
+from pate.data.encoded import Raw
 from pate.data.files import images
 from pate.data.files.dicom import read_dicom
 from pate.data.files.pictures import read_picture
@@ -33,14 +36,6 @@ from tests.fuzz.campaign import Target
 from tests.fuzz.mutate import mutated_bytes, mutated_message
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.encoders.dicom_files import dicom, grey
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Sequence
-
-    import onnx
-
-    from pate.data.encoded import Raw
 
 #: Keywords of the elements whose value is a size, each of 16 bits.
 SIZES = ((0x28, 0x02), (0x28, 0x06), (0x28, 0x10), (0x28, 0x11), (0x28, 0x100), (0x28, 0x101),

@@ -6,12 +6,10 @@ import contextlib
 import gc
 import resource
 import signal
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from pate.errors import PateError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: Most processor time that one message may take; other programs on the machine don't count.
 LIMIT_S: Final = 1.0

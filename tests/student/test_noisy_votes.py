@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from pate.mechanisms.matrix import MAX_MATRIX, MAX_MATRIX_QUERIES
 from pate.rounds.model import RoundModel
 from protos.pate.v1 import student_pb2 as wire
 from student.client import StudentClient
+from student.lesson import Student
 from student.session import follow, identify, lesson
 from tests.support.student_samples import (
     PRIVACY,
@@ -28,11 +30,6 @@ from tests.support.student_samples import (
     round_end,
     serving,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from student.lesson import Student
 
 PUBLIC = Images(np.arange(6 * 8 * 8, dtype=np.int64).astype(np.uint8).reshape(6, 8, 8, 1))
 CLASSES = ("ill", "well")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
+import grpc
 import numpy as np
 import pytest
 
+from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.student_service import StudentService
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import RefusedError, StateError
@@ -19,14 +22,6 @@ from student.session import identify
 from tests.student.test_student_cli import Here
 from tests.support.server.campaigns import label, make_predictions, make_spec, start
 from tests.support.student_samples import ScriptedServer, campaign_end, round_end, serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import grpc
-
-    from aggregator_server.ledger.ledger import Ledger
 
 PUBLIC: Inputs = Images(np.arange(30 * 4, dtype=np.uint8).reshape(30, 2, 2, 1).copy())
 SPEC = make_spec(

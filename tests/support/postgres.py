@@ -13,16 +13,12 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from aggregator_server.ledger.store.place import InDatabase
 from pate.runtime.child import free_port
 from tests.support.needs import require
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from aggregator_server.ledger.store.place import InDatabase
 
 _SETTINGS = """
 fsync = on

@@ -237,10 +237,8 @@ def make_bundle(
     number: int,
     random: Callable[[int], bytes],
 ) -> tuple[Bundle, dict[str, bytes], Secrets]:
-    """Make a bundle: the public part, a box of 82 bytes for each other party, and the owner's secrets.
-
-    The private key of its boxes is forgotten here: only the recipients open them.
-    """
+    """Make a bundle: its public part, a box for each other party, and the owner's secrets."""
+    # The private key of its boxes is forgotten here: only the recipients open them.
     own = OneTime.make(random)
     bare = Bundle(owner, number, roster.digest, Keys(own.mask.public, own.share.public, b"", b""))
     keys = replace(bare.keys, seed_commitment=bare.committed(own.seed))

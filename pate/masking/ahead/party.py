@@ -153,10 +153,7 @@ class PartyAhead:
     def check_list(
         self, round_: Round, masked: Mapping[str, bytes], consents: Mapping[str, bytes]
     ) -> tuple[str, ...]:
-        """Check that this party could reveal shares for a list of survivors; fixes nothing.
-
-        Arguments, result and errors are those of :meth:`choose`.
-        """
+        """Check as :meth:`choose` that this party could reveal shares for a list; fix nothing."""
         self._require_masked(round_)
         survivors = round_.survivors(self.name, masked)
         round_.check_consents(survivors, consents)
@@ -187,10 +184,7 @@ class PartyAhead:
         return survivors
 
     def unmask(self, round_: Round) -> UnmaskingShares:
-        """Reveal the shares for the list that :meth:`choose` fixed.
-
-        They are of the seed of each survivor, and of the mask key of each other party.
-        """
+        """Reveal the shares for the chosen list: of seeds of survivors, and of mask keys of all others."""
         digest = round_.digest
         chosen = self.store.get(Kind.CHOSEN, digest)
         if chosen is None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,9 +28,6 @@ from tests.support.server.campaigns import (
     make_votes,
     start,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
 from party.flower.client_app import make_client_app
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.campaign.roster import RosterParty
 from pate.data.values import Images, Inputs, batch_hash
 from pate.errors import QuorumError, SchemaError
@@ -97,7 +98,7 @@ class House:
                 Voter(
                     name=f"p{at}",
                     identity=identity_key(home),
-                    ensemble=ensemble,
+                    voters=ReadyVoters(ensemble),
                     home=home,
                     site=site(home),
                     noise=SystemNoise(),

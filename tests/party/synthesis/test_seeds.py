@@ -28,7 +28,7 @@ from pate.errors import InfeasibleError, SchemaError, UsageError
 from pate.noise.exact import SystemNoise
 from pate.noise.lanes import Lanes
 from pate.noise.simulated import SimulatedNoise
-from tests.support.party.worlds import World, random_world
+from tests.support.party.domains import World, random_world
 
 SIZES = (4, 6, 3, 9, 5, 2, 7)
 M = len(SIZES)

@@ -48,12 +48,7 @@ class Door:
         self.listener = BoundedListener(listen("127.0.0.1", 0), room)
         self.let_in: list[int] = []
         self.room = ConnectionQueue(
-            loop,
-            self.listener,
-            lambda: Noting(self.let_in),
-            tls=None,
-            patience=30.0,
-            shutdown=1.0,
+            loop, self.listener, lambda: Noting(self.let_in), tls=None, patience=30.0, shutdown=1.0
         )
         self.stood: list[socket.socket] = []
         self.is_open = False
@@ -168,9 +163,7 @@ def address(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext, dict[str, str
     raise_file_limit()
     identities = Identities.create(tmp_path, (), 9092, dt.datetime.now(dt.UTC))
     gateway = Gateway(
-        "127.0.0.1",
-        0,
-        certificate=(identities.certificate, identities.certificate_key),
+        "127.0.0.1", 0, certificate=(identities.certificate, identities.certificate_key)
     )
     key = new_key()
     gateway.let_in([pem_of(key)])

@@ -125,9 +125,7 @@ def test_nor_is_the_second_one_waited_for_without_end(gateway: Gateway) -> None:
 def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     identities = Identities.create(tmp_path, (), 9092, NOW)
     gateway = Gateway(
-        "127.0.0.1",
-        0,
-        certificate=(identities.certificate, identities.certificate_key),
+        "127.0.0.1", 0, certificate=(identities.certificate, identities.certificate_key)
     )
     gateway.start()
     try:

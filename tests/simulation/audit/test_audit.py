@@ -6,37 +6,31 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.state import Charge, ReleasedLabel
+from aggregator_server.ledger.state import CampaignState, Charge, ReleasedLabel
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.auditing.intervals import mu_lower_bound
 from pate.auditing.neighbours import distinguishing_pairs
 from pate.errors import UsageError
-from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism, Outcome
 from pate.runtime.screen import Screen
 from simulation.audit.campaigns import Campaigns, audit_campaign, roster
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import run_audits
 from tests.pate.mechanisms.test_mechanisms import argmax_law, gaussian_law
 from tests.support.audits import bugs
+from tests.support.audits.bugs import Bug
 from tests.support.audits.foretold import LABELLED, foresee
 from tests.support.audits.planting import plant, seed
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator_server.ledger.state import CampaignState
-    from pate.mechanisms import Mechanism, Outcome
-    from tests.support.audits.bugs import Bug
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from pate.data.values import Dataset, Images, Table
+from pate.data.values import Dataset, Images, Inputs, Table
 from pate.errors import DataError, UsageError
 from pate.formats.labels import LabelRow
 from student.evaluation.fairness import (
@@ -21,13 +22,6 @@ from student.evaluation.fairness import (
 )
 from student.evaluation.figures import Rate
 from tests.support.student_samples import counted
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from pate.data.values import Inputs
 
 
 def test_the_published_example_of_the_difference() -> None:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
-from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
 from pate.noise.share_laws import GeometricShares
-
-if TYPE_CHECKING:
-    from pate.mechanisms import Mechanism
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,17 @@ section 3.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from pate.accounting.arrays import Floats
 from pate.auditing.harness import (
     CAREFUL,
     LEAST_RUNS,
+    Claim,
     Plan,
     bets_of,
     cautious_score,
@@ -26,12 +29,6 @@ from pate.auditing.harness import (
     runs_together,
 )
 from pate.auditing.intervals import both_lower_bounds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pate.accounting.arrays import Floats
-    from pate.auditing.harness import Claim
 
 #: Probability with which a bug that counts as seen is missed.
 MISSED: Final = 1e-6

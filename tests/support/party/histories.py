@@ -22,6 +22,7 @@ from party.identity.keys import identity_key
 from party.policy.policy import Policy
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.campaign.roster import RosterParty
 from pate.data.values import Dataset, Images, Inputs, batch_hash
 from pate.errors import ProtocolError, QuorumError
@@ -176,10 +177,12 @@ class World:
         self.voters[name] = Voter(
             name=name,
             identity=identity_key(home),
-            ensemble=Teachers(
-                name, self.data[name], self.training[name], "labels" if self.labels else "class"
+            voters=ReadyVoters(
+                Teachers(
+                    name, self.data[name], self.training[name], "labels" if self.labels else "class"
+                ),
+                self.voting_records(name) if self.records else None,
             ),
-            records=self.voting_records(name) if self.records else None,
             home=home,
             site=site(home, _LOOSE if name == COLLUDER else _STRICT),
             noise=SystemNoise(),

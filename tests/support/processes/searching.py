@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: A decimal fraction, and nothing that is part of a version, a time or a name.
 _FRACTION = re.compile(rb"(?<![\w.:])-?(\d+)\.(\d+)(?:[eE]([-+]?\d+))?(?![\w:]|\.\d)")

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from aggregator_server.campaign.capped import CappedRelease
+from aggregator_server.campaign.labelling import RoundSummary
+from aggregator_server.ledger.encoding import Probabilities
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
+from aggregator_server.ledger.store.place import Place
 from pate.campaign.order import public_order
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec
 from pate.errors import UsageError
-from pate.noise.exact import SystemNoise
+from pate.noise.exact import Noise, SystemNoise
 from pate.votes import Counts, Histogram
-
-if TYPE_CHECKING:
-    from aggregator_server.campaign.labelling import RoundSummary
-    from aggregator_server.ledger.encoding import Probabilities
-    from aggregator_server.ledger.store.place import Place
-    from pate.noise.exact import Noise
 
 CLASSES = ("cat", "dog", "owl")
 NAMES = ("avon", "brook", "cherwell", "derwent")

@@ -27,6 +27,7 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import Policy
 from party.voting.site import Site
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.data.values import content_hash
 from pate.noise.exact import SystemNoise
 from pate.runtime import failpoints
@@ -268,7 +269,7 @@ class World:
         """A party's process, new each time."""
         home = self.home(name)
         made: dict[str, Any] = {
-            "name": name, "home": home, "ensemble": Unanimous(), "noise": SystemNoise(),
+            "name": name, "home": home, "voters": ReadyVoters(Unanimous()), "noise": SystemNoise(),
             "site": Site(self.policy, self.ledger(name)), "identity": identity_key(home),
             "say": lambda line: self.lines.say(f"{name}: {line}"),
         }  # fmt: skip

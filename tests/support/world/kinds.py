@@ -16,6 +16,7 @@ import numpy as np
 
 from aggregator_server.ledger.ledger import Ledger
 from party.voting.neighbour import NeighbourVotes
+from party.voting.voters import ReadyVoters
 from pate.answers import ANSWERS, CLASS, LABELS, NUMBER, RESIDUAL
 from pate.campaign.choices import (
     AGGREGATIONS,
@@ -329,9 +330,9 @@ class EveryWorld(World):
     def voter(self, name: str, **changes: Any) -> Voter:
         salt, kind = self.salts.get(name, 0), self.kind
         if not kind.records_vote:
-            return super().voter(name, ensemble=Teachers(kind, salt), **changes)
+            return super().voter(name, voters=ReadyVoters(Teachers(kind, salt)), **changes)
         records = NeighbourVotes(records_of(kind, NAMES.index(name), salt), b"key")
-        return super().voter(name, ensemble=None, records=records, **changes)
+        return super().voter(name, voters=ReadyVoters(records=records), **changes)
 
     def create(self, number: int = 0, kind: Kind | None = None, **changes: Any) -> Path:
         """Make the ledger of a campaign, and start all parties."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from pathlib import Path
+from typing import Final, Self
 
 import numpy as np
 
+from pate.data.values import Dataset
 from simulation.datasets import digits, write_inputs, write_labelled
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Dataset
 
 NAMES: Final = ("north", "south", "west")
 #: Of each party.
