@@ -24,8 +24,8 @@ from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import Policy
 from party.voting.neighbour import NeighbourVotes
-from party.voting.series import series_voters
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters, series_voters
 from pate.campaign.order import query_of_round
 from pate.campaign.roster import RosterParty
 from pate.codes import GRID
@@ -213,9 +213,11 @@ class Hostile:
         self.voters[name] = Voter(
             name=name,
             identity=identity_key(home),
-            ensemble=Teachers(name, self.data[name], self.training[name], schema=PUBLIC.schema()),
-            records=NeighbourVotes(
-                Dataset(records, held.integers(0, 2, RECORDS), CLASSES), name.encode()
+            voters=ReadyVoters(
+                Teachers(name, self.data[name], self.training[name], schema=PUBLIC.schema()),
+                NeighbourVotes(
+                    Dataset(records, held.integers(0, 2, RECORDS), CLASSES), name.encode()
+                ),
             ),
             home=home,
             site=site(home, rules),
@@ -666,7 +668,7 @@ class Hostile:
             for campaign, batches in gone.items():
                 record = ledger.find(campaign)
                 assert record is not None
-                assert {each.hex() for each in batches} <= {each.batch for each in record.batches}
+                assert {each.hex() for each in batches} <= record.batches.keys()
                 most = sum(len(self.rows[each]) for each in batches)
                 assert record.asked >= most
                 if kinds[campaign] != "rounds":
