@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.attendance import Keyring
     from aggregator_server.exchange.by_envelope import ByEnvelope
     from aggregator_server.exchange.carrier import Carrier
-    from aggregator_server.exchange.envelope import Out
+    from aggregator_server.exchange.presence import Out
     from aggregator_server.identities import Identities
     from aggregator_server.monitoring.serving import PageServer
     from pate.campaign.spec import CampaignSpec

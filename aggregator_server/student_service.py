@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from aggregator_server.campaign.predictions import checked_accuracy, checked_predictions
+from aggregator_server.campaign.labelling import checked_accuracy, checked_predictions
 from aggregator_server.results.statement import expected_of, privacy_statement
 from pate.campaign.choices import NO_GUESS, Guess
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError

@@ -159,6 +159,12 @@ def gaps(
     return found
 
 
+def with_both(results: Iterable[Result], method: str, other: str) -> str:
+    """Return the data sets on which both methods were run."""
+    ran = [(one.row, {cell.method for cell in one.cells}) for one in results]
+    return listed(short(row) for row, methods in ran if {method, other} <= methods)
+
+
 def counted(found: Sequence[Gap]) -> str:
     """Say in how many comparisons a method is ahead and behind, and in how many beyond the sampling error.
 

@@ -98,6 +98,8 @@ def _parts(results: Mapping[str, Result]) -> dict[str, str]:
         "teachers each": points("teachers", "records"),
         "labels": claims.counted(claims.gaps(compared, "teachers", "teachers-labels", every)),
         "once": claims.counted(claims.gaps(compared, "records", "records-once", every)),
+        "in rounds": claims.with_both(compared, "records", "records-once"),
+        "in arrays": claims.with_both(compared, "teachers", "teachers-labels"),
         "teachers rival": claims.counted(claims.gaps(compared, "teachers", "rival", every)),
         "no privacy": points("records", "pooled", [SHOWN]),
         "whole party": claims.span(

@@ -176,6 +176,19 @@ class Options(OwnOptions):
         float | None,
         of_network(min=0, help="Give up after this long without the server.", metavar="SECONDS"),
     ] = None
+    page: Annotated[
+        bool,
+        _monitoring("--page", help="Show this party in a browser, and answer there."),
+    ] = False
+    page_port: Annotated[
+        int | None,
+        _monitoring(
+            min=0,
+            max=65535,
+            help="Port of the page; 0: any. Default: 9096, or a free one",
+            metavar="PORT",
+        ),
+    ] = None
     metrics_port: Annotated[
         int | None,
         _monitoring(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +12,9 @@ from party.identity.keys import identity_key, shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.binding import bind
 from party.policy.file import policy_of, source_of
-from party.voting.own_data import OwnFile, OwnVoters, Training
+from party.policy.operator import Operator
+from party.voting.own_data import OwnVoters, Training
+from party.voting.own_file import OwnFile
 from party.voting.received import Encoders
 from party.voting.site import Site
 from party.voting.voter import Voter
@@ -21,7 +22,6 @@ from pate.campaign.choices import TEACHERS_EACH
 from pate.data.read import read_inputs
 from pate.encoders.reading import Reader
 from pate.noise.exact import SystemNoise
-from pate.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,19 +88,19 @@ class Prepared:
         own = _own_voters(options, encoder, received, home, screen, status)
         return cls(name, home, policy, ledger, own, public, enrolment, screen.say)
 
-    def voter(self) -> Voter:
-        """Return what answers requests for this party."""
+    def voter(self, operator: Operator | None = None) -> Voter:
+        """Return what answers requests for this party; without an operator only a terminal is asked."""
+        operator = operator or Operator.here()
         return Voter(
             name=self.name,
             identity=identity_key(self.home),
-            ensemble=None,
-            own=self.own,
+            voters=self.own,
             home=self.home,
             site=Site(
                 self.policy,
                 self.ledger,
                 pinned=self.pinned,
-                ask=_ask if sys.stdin.isatty() else None,
+                ask=operator.ask if operator.is_here else None,
             ),
             noise=SystemNoise(),
             public=self.public,
@@ -161,16 +161,3 @@ def _warnings(enrolment: Enrolment | None) -> list[str]:
     now = datetime.now(UTC)
     enrolment.require_valid(now)
     return enrolment.warnings(now)
-
-
-def _ask(question: str) -> bool:
-    """Ask the operator a question; no answer means no.
-
-    Ctrl-C is not an answer: it stops the party, as always.
-    """
-    sys.stderr.write(f"{printable(question)} [y/N]: ")
-    sys.stderr.flush()
-    try:
-        return input().strip().lower() in ("y", "yes")
-    except EOFError:
-        return False

@@ -5,8 +5,8 @@ Without a server it reads and trains beforehand.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from party.flower.client_app import make_client_app
@@ -14,6 +14,7 @@ from party.flower.connection import Connection, Timeouts
 from party.flower.supernode import Server, UntrustedServerError
 from party.identity.enrolment import Enrolment
 from party.monitoring import Status
+from party.policy.operator import Operator
 from party.prepared import Prepared
 from party.voting.ending import ended_in_words
 from party.voting.own_data import GaveUpError
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from party.ledger.campaigns import CampaignRecord
+    from party.ledger.campaigns import Campaign
     from party.ledger.ledger import PartyLedger
     from party.options import StartOptions
     from party.voting.ending import Ending
+    from party.voting.voter import Voter
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
 
@@ -59,12 +61,40 @@ def take_part(
         largest_epsilon=party.policy.largest_epsilon,
         ends=None if enrolment is None else enrolment.ends,
     )
-    why = _wait_for(place, options.max_wait)
+    operator = Operator.here(page=options.page)
+    voter = party.voter(operator)
+    with contextlib.ExitStack() as held:
+        if options.page:
+            from party.page.serving import shown
+            from party.page.view import View
+
+            view = View(
+                name=name,
+                server=place.address,
+                pinned=party.pinned,
+                policy=party.policy,
+                ledger=ledger,
+                status=status,
+                operator=operator,
+                public=voter.public,
+            )
+            held.enter_context(shown(view, operator, home, options.page_port, screen))
+        return _take_part(party, voter, place, options.max_wait, screen, status)
+
+
+def _take_part(
+    party: Prepared,
+    voter: Voter,
+    place: Server,
+    most: float | None,  # seconds to wait for the server
+    screen: Screen,
+    status: Status,
+) -> Ending:
+    why = _wait_for(place, most)
     if why is not None:
         screen.say(f"{why}; until it does, this party prepares without its terms")
-        with suppress(GaveUpError):
+        with contextlib.suppress(GaveUpError):
             _read_ahead(party, place, screen)
-    voter = party.voter()
 
     def over() -> bool:
         """Whether the campaign is over; the SuperNode sends the last answer before it stops."""
@@ -73,12 +103,12 @@ def take_part(
     connection = Connection(
         place,
         make_client_app(voter.handle),
-        home=home / "flower",
-        node_key=None if enrolment is None else enrolment.node_key,
-        on_absence=lambda: None if over() else screen.say(of_absence(ledger)),
+        home=party.home / "flower",
+        node_key=None if party.enrolment is None else party.enrolment.node_key,
+        on_absence=lambda: None if over() else screen.say(of_absence(party.ledger)),
         on_event=lambda line: None if over() else screen.say(line),
         on_state=status.is_now,
-        timeouts=Timeouts(server=options.max_wait),
+        timeouts=Timeouts(server=most),
     )
     describing = screen.bar("describing inputs", percent=True, late=True)
     try:
@@ -154,7 +184,7 @@ def _answers(server: Server) -> Callable[[], bool]:
     return answers
 
 
-def _schema_of(last: CampaignRecord | None) -> Schema | None:
+def _schema_of(last: Campaign | None) -> Schema | None:
     """Return the schema of the last campaign's inputs, None if it is not known."""
     if last is None:
         return None

@@ -43,9 +43,7 @@ def _pate() -> None:
 
 @app.command()
 def demo(
-    out: OutOption = Path("demo-output"),
-    as_json: JsonOption = False,
-    config: ConfigOption = None,
+    out: OutOption = Path("demo-output"), as_json: JsonOption = False, config: ConfigOption = None
 ) -> None:
     """Run two real campaigns on this machine, in minutes.
 

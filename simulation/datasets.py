@@ -76,10 +76,7 @@ def deal(records: Dataset, parties: int, *, public: int, test: int, seed: int = 
 
 
 def write_split(place: Path, dealt: DatasetSplit, names: Sequence[str]) -> None:
-    """Write a split of images: a folder for each party, ``public.npz`` and ``test.npz``.
-
-    ``place``: a folder, made if absent; existing files of these names are replaced.
-    """
+    """Write a split of images: a folder for each party, ``public.npz`` and ``test.npz``."""
     for name, records in zip(names, dealt.parties, strict=True):
         (place / name).mkdir(parents=True, exist_ok=True)
         write_labelled(place / name / "records.npz", records)

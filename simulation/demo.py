@@ -67,10 +67,7 @@ ACTS: Final = (
 
 
 def run_demo(out: Path, screen: Screen) -> tuple[Report, ...]:
-    """Run the demonstration and return the result of each campaign.
-
-    ``out``: folder for the students, the pictures and the logs; made if absent.
-    """
+    """Run the demonstration into the folder ``out``, and return the result of each campaign."""
     dealt = deal(digits(), len(HOSPITALS), public=PUBLIC, test=TEST)
     pooled = pooled_accuracy(dealt)
     with tempfile.TemporaryDirectory(prefix="pate-demo-") as scratch:
@@ -80,10 +77,7 @@ def run_demo(out: Path, screen: Screen) -> tuple[Report, ...]:
 
 
 def pooled_accuracy(dealt: DatasetSplit) -> float:
-    """Return the test accuracy of a non-private classifier trained on all parties' records.
-
-    A support vector machine on raw values, scikit-learn's own example for these digits.
-    """
+    """Return the test accuracy of a support vector machine on all parties' pixels, without privacy."""
     import numpy as np
     from sklearn.svm import SVC
 
@@ -158,10 +152,7 @@ def _run_roles(
     student: Sequence[object],
     started: Callable[[], None],
 ) -> LabelSet:
-    """Run a campaign of the real commands in separate processes to its end; return its labels.
-
-    Both campaigns share the parties' homes. ``started`` is called when all processes are started.
-    """
+    """Run a campaign of the real commands; return its labels. Once all run, ``started`` is called."""
     home, public = place / f"server{act.ending}", place / "public.npz"
     port, student_port = free_port(), free_port()
     programs.start(

@@ -27,10 +27,7 @@ _DIGITS: Final = 9
 
 
 def begin(folder: Path, parties: str, public: Path | None) -> tuple[str, ...]:
-    """Write the files of a campaign; return the commands of all roles, typed in its folder.
-
-    ``public``: an existing public set, or None to write example data.
-    """
+    """Write the files of a campaign, with example data if ``public`` is None; return all roles' commands."""
     names = _names(parties)
     if public is not None and not public.exists():
         raise UsageError(f"there is no public set at {public}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -54,6 +54,10 @@ class SimulationOptions(SumOptions, CommandOptions):
     delta: Annotated[float, of_privacy(help="That of `pate-server` is 1e-5.", metavar="NUMBER")] = (
         1e-4
     )
+    unit: Annotated[
+        Literal["record", "party"],
+        of_privacy(help="A record, or a party with one teacher or more."),
+    ] = "record"
     noise_law: NoiseLawOption = None
     code: CodeOption = None
     answer: AnswerOption = None
@@ -61,8 +65,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     release: ReleaseOption = None
     rounds: RoundsOption = None
     data: Annotated[
-        Path | None,
-        of_data(help="Labelled records to deal out. Default: digits", metavar="PATH"),
+        Path | None, of_data(help="Labelled records to deal out. Default: digits", metavar="PATH")
     ] = None
     label: LabelOption = None
     labels: LabelsOption = None
@@ -70,8 +73,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     text: TextOption = None
     encoder: EncoderOption = None
     queries: Annotated[
-        int | None,
-        of_data(help="Made-up digits for the public set. Default: 3/10 of all"),
+        int | None, of_data(help="Made-up digits for the public set. Default: 3/10 of all")
     ] = None
     processes: Annotated[
         int | None,

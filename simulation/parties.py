@@ -12,6 +12,7 @@ from party.teachers.training import train_ensemble
 from party.voting.neighbour import NeighbourVotes
 from party.voting.site import Site
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from party.teachers.ensemble import Ensemble
-    from party.voting.request import Ensemble as AnyEnsemble
+    from party.voting.voters import Ensemble as AnyEnsemble
     from pate.data.values import Dataset, Inputs
 
 
@@ -37,12 +38,14 @@ def open_voter(
 ) -> Voter:
     """Return the voter of a party."""
     private_directory(home)
-    records = source if isinstance(source, NeighbourVotes) else None
     return Voter(
         name=home.name,
         identity=identity_key(home),
-        ensemble=None if isinstance(source, NeighbourVotes) else source,
-        records=records,
+        voters=(
+            ReadyVoters(records=source)
+            if isinstance(source, NeighbourVotes)
+            else ReadyVoters(source)
+        ),
         home=home,
         site=Site(Policy.default(loopback=True), PartyLedger(home / LEDGER_FILE)),
         noise=SystemNoise(),
@@ -92,11 +95,7 @@ def open_ensemble(
 
 @dataclass(frozen=True, eq=False)
 class Opener:
-    """Opens parties in a process that has nothing of them but this value.
-
-    ``place``: the directory of all homes; ``records``: of each party, by its number; ``teachers``
-    and ``public``: as of :func:`open_party`.
-    """
+    """Opens parties in a process that has only this value; fields as of :func:`open_party`, by number."""
 
     place: Path
     records: Mapping[int, Dataset]

@@ -83,10 +83,7 @@ def children(pid: int) -> list[int]:
 
 
 class Program:
-    """One running command.
-
-    ``name``: in messages, and of the files with its output.
-    """
+    """One running command; ``name`` is in messages, and of the files with its output."""
 
     _process: subprocess.Popen[bytes]
 
@@ -237,14 +234,8 @@ def _read(path: Path) -> str:
 class Programs:
     """The programs of a demonstration, started together, shown line by line, stopped together.
 
-    Each one's standard error goes to the screen under its name; its standard output is its result,
-    one JSON object. When one fails all are stopped. Use it as a context manager.
-
-    On a terminal each has one line, with its last output or its progress; only the tellers' output
-    scrolls. The complete output of each is in its log.
-
-    ``tellers``: the programs whose lines are printed; ``logs``: a folder for their output; that of
-    an earlier run is removed.
+    Standard error goes to the screen, on a terminal a live line each but for ``tellers``, and to ``logs``;
+    standard output is one JSON object. When one fails all are stopped. Use it as a context manager.
     """
 
     def __init__(self, screen: Screen, logs: Path, *, tellers: Sequence[str] = ()) -> None:

@@ -51,10 +51,7 @@ class PublishedStudent:
     """
 
     def __init__(
-        self,
-        student: Student,
-        privacy: str | None = None,
-        encoder: Path | None = None,
+        self, student: Student, privacy: str | None = None, encoder: Path | None = None
     ) -> None:
         self._student = student
         self._encoder = encoder

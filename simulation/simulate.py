@@ -124,6 +124,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
         dict(zip(names, dealt.parties, strict=True)),
         dealt.public.inputs,
         dealt.public.classes,
+        setting.unit,
         expected_records=sum(map(len, dealt.parties)),
         encoder=encoder,
         answer=setting.answer,
@@ -245,9 +246,7 @@ def _trainer(seed: int, screen: Screen) -> Trainer:
         describing = screen.bar("describing the public inputs", percent=True, late=True)
         with screen.bar(title) as move, describing as described, telling(described):
             return teach(
-                lesson,
-                seed=seed + number,
-                progress=lambda step, total, _loss: move(step, total),
+                lesson, seed=seed + number, progress=lambda step, total, _loss: move(step, total)
             )
 
     return train

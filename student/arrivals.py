@@ -1,8 +1,4 @@
-"""Validation of a server's messages to a student.
-
-The server is trusted for the labels but not for the form of its messages: anything that does not
-fit the campaign is an error.
-"""
+"""Validation of a server's messages to a student: trusted for labels, but not for form."""
 
 from __future__ import annotations
 

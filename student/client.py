@@ -1,8 +1,4 @@
-"""The student's client of the server: receives labels, sends predictions.
-
-:mod:`student.arrivals` checks messages; an inconsistent one ends the session. The client waits for a
-server that is unavailable or restarts; the stream continues after the last received event.
-"""
+"""The student's client of the server: receives labels, sends predictions, and waits for it."""
 
 from __future__ import annotations
 
@@ -52,10 +48,7 @@ _T = TypeVar("_T")
 
 
 class StudentClient:
-    """A connection to the student service of a server.
-
-    Use as a context manager. ``say`` gets a line whenever the connection is lost or restored.
-    """
+    """A connection to a server's student service; ``say`` gets a line when it is lost or restored."""
 
     def __init__(
         self,
@@ -128,11 +121,7 @@ class StudentClient:
         return campaign
 
     def events(self) -> Iterator[Event]:
-        """Follow the labels, from the first, to the end of the campaign.
-
-        Each event is yielded once, whatever happens to the connection; the last is a
-        :class:`CampaignEnd`.
-        """
+        """Follow the labels from the first to the :class:`CampaignEnd`, each event once whatever happens."""
         check = EventCheck(self._public.queries)
         self.campaign()
         end: CampaignEnd | None = None
@@ -168,10 +157,9 @@ class StudentClient:
     def submit(
         self, number: int, probabilities: NDArray[np.float32], accuracy: float | None = None
     ) -> bool:
-        """Submit the predictions for a round, (queries, classes) float32; each row sums to 1.
+        """Submit the predictions for a round, (queries, classes) float32, of rows that sum to 1.
 
-        ``accuracy`` is that on labelled inputs of the student's own, 0 to 1, for the server's page. Return
-        whether the server already had predictions for this round, which then count.
+        ``accuracy``, for the server's page, is that on own labels. Return whether there were some before.
         """
         shape = (self._public.queries, self._class_count())
         if probabilities.shape != shape or probabilities.dtype != np.float32:

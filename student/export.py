@@ -45,10 +45,7 @@ _CHANGED: Final = "the encoder's folder is not what it was when the training beg
 
 
 def check_out(out: Path, *, replace: bool = True) -> None:
-    """Refuse, before training, a place where publishing would fail or overwrite other content.
-
-    ``replace`` says whether a student that was published there may be replaced.
-    """
+    """Refuse, before training, a place where publishing would fail or overwrite anything else."""
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; name a folder to publish into")
     if out.is_dir() and any(out.iterdir()) and not (out / weights.DESCRIPTION).is_file():
@@ -165,11 +162,7 @@ def _write_all(
 
 
 def write_evaluation(evaluation: AnyEvaluation, folder: Path, promise: str = "") -> None:
-    """Write ``evaluation.json``, ``evaluation.png`` and ``calibration.png`` into a folder.
-
-    There are no pictures of several labels or a number. The pictures carry the guarantee; the last is of
-    probabilities, if they were measured.
-    """
+    """Write ``evaluation.json`` and, of one class, pictures with the guarantee into a folder."""
     from matplotlib import rc_context
 
     from student.evaluation.pictures import draw, draw_curves

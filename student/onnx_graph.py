@@ -49,13 +49,10 @@ def can_write(student: Student) -> bool:
 
 
 def write(student: Student, path: Path, encoder: Path | None = None) -> Written:
-    """Write a student as ONNX.
+    """Write a student as ONNX, with the classes in its metadata: (n, classes) float32 ``probabilities``.
 
-    Input of an image student: ``images``, (n, height, width, channels) uint8; of a student of embeddings
-    as of :func:`student.onnx_head.head_graph`. Output ``probabilities``: (n, classes) float32, in the order
-    of the classes, whose names are in the metadata.
-
-    ``encoder``: folder of the encoder of a student of embeddings, or None.
+    Input of an image student: ``images``, (n, height, width, channels) uint8; others:
+    :func:`student.onnx_head.head_graph`, with the encoder in the folder ``encoder``, or None.
     """
     if not can_write(student):
         raise UsageError(

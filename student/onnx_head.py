@@ -181,10 +181,7 @@ class _Tail:
         self._prefix = prefix
 
     def pooled(self, described: Description, rank: int, mask: str | None) -> str:
-        """Return rows of the encoder's output, of any length.
-
-        A mean over tokens is taken as their sum: the rows are brought to length one afterwards.
-        """
+        """Return rows of the output, of any length: a mean over tokens is taken as their sum."""
         output = described.output
         if described.pooling == "first":
             return self._add("Gather", output, self._stored(np.array(0)), axis=1)

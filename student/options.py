@@ -27,23 +27,14 @@ from pate.runtime.options import (
 _training = partial(typer.Option, rich_help_panel="Training")
 
 GroupColumnOption = Annotated[
-    str | None,
-    of_data(
-        metavar="COLUMN",
-        help="Compare these groups of the test data.",
-    ),
+    str | None, of_data(metavar="COLUMN", help="Compare these groups of the test data.")
 ]
 PatientColumnOption = Annotated[
-    str | None,
-    of_data(
-        metavar="COLUMN",
-        help="Names the patient; intervals count patients.",
-    ),
+    str | None, of_data(metavar="COLUMN", help="Names the patient; intervals count patients.")
 ]
 _decision = partial(typer.Option, rich_help_panel="Two classes")
 PositiveOption = Annotated[
-    str | None,
-    _decision(metavar="CLASS", help="The class to find. Default: the second."),
+    str | None, _decision(metavar="CLASS", help="The class to find. Default: the second.")
 ]
 ThresholdOption = Annotated[
     float | None,
@@ -54,16 +45,10 @@ SensitivityOption = Annotated[
     _decision(metavar="SHARE", help="Choose the threshold here, for this sensitivity."),
 ]
 ModelFolder = Annotated[
-    Path,
-    of_data("--model", metavar="DIR", help="Folder that `train --out` wrote."),
+    Path, of_data("--model", metavar="DIR", help="Folder that `train --out` wrote.")
 ]
 DataPath = Annotated[
-    Path,
-    of_data(
-        "--data",
-        metavar="PATH",
-        help="Image folder, .npz, IDX, CSV or Parquet.",
-    ),
+    Path, of_data("--data", metavar="PATH", help="Image folder, .npz, IDX, CSV or Parquet.")
 ]
 
 
@@ -71,16 +56,9 @@ DataPath = Annotated[
 class TrainOptions(CommandOptions):
     """The options of ``pate-student train``; each field is the option of that name."""
 
-    public: Annotated[
-        Path,
-        of_data(
-            metavar="PATH",
-            help="The same public set as the server's.",
-        ),
-    ]
+    public: Annotated[Path, of_data(metavar="PATH", help="The same public set as the server's.")]
     out: Annotated[
-        Path,
-        of_output(metavar="DIR", help="New folder to publish the student into."),
+        Path, of_output(metavar="DIR", help="New folder to publish the student into.")
     ] = Path("student")
     force: Annotated[
         bool, of_output("--force", help="Replace the student that is published in --out.")
@@ -100,33 +78,20 @@ class TrainOptions(CommandOptions):
     model: Annotated[
         str,
         _training(
-            metavar="KIND",
-            help="auto; propagation, vat, pate-g; selftraining, smoothing; head.",
+            metavar="KIND", help="auto; propagation, vat, pate-g; selftraining, smoothing; head."
         ),
     ] = "auto"
     device: DeviceOption = "auto"
     seed: Annotated[int, _training(min=0, help="Seed of the training.")] = 0
     steps: Annotated[
-        int | None,
-        _training(
-            min=1,
-            help="Steps, or trees. Default: by the inputs",
-        ),
+        int | None, _training(min=1, help="Steps, or trees. Default: by the inputs")
     ] = None
     seconds: Annotated[
         float | None,
-        _training(
-            min=1.0,
-            metavar="SECONDS",
-            help="Stop each training after this long.",
-        ),
+        _training(min=1.0, metavar="SECONDS", help="Stop each training after this long."),
     ] = None
     test: Annotated[
-        Path | None,
-        of_data(
-            metavar="PATH",
-            help="Labelled public data to measure the student on.",
-        ),
+        Path | None, of_data(metavar="PATH", help="Labelled public data to measure the student on.")
     ] = None
     label: LabelOption = None
     group_column: GroupColumnOption = None
@@ -137,8 +102,7 @@ class TrainOptions(CommandOptions):
     window: WindowOption = None
     encoder: EncoderOption = None
     ca: Annotated[
-        Path | None,
-        of_network(metavar="FILE", help="PEM certificate of --server. Default: no TLS"),
+        Path | None, of_network(metavar="FILE", help="PEM certificate of --server. Default: no TLS")
     ] = None
     token_file: Annotated[
         Path | None,

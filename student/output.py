@@ -32,10 +32,7 @@ _SHOWN_CLASSES = 20
 
 
 def confusion_grid(result: Evaluation, when: str = "") -> Grid:
-    """Return a table: one row per true class, one column per predicted class, and the recall.
-
-    ``when`` ends the title, if the predictions are not the most probable classes.
-    """
+    """Return a table of true by predicted classes, with recall; ``when`` ends its title."""
     from rich.table import Table
     from rich.text import Text
 
@@ -98,10 +95,7 @@ def chosen_here(decision: Decision) -> str:
 
 
 def tell_remarks(result: Evaluation, command: Mapping[str, object], screen: Screen) -> None:
-    """Warn of what the accuracy conceals, with the command that helps.
-
-    ``command`` has the options of `pate-student evaluate` for this student; None values are omitted.
-    """
+    """Warn of what the accuracy conceals; ``command`` has the options of `evaluate` for this student."""
     from pate.planning.forecast import plan_command
 
     for line in result.remarks:
@@ -268,9 +262,7 @@ def answers_csv(student: TableStudent, inputs: Inputs) -> tuple[bytes, int]:
 
 
 def predictions_csv(
-    classes: tuple[str, ...],
-    probabilities: NDArray[np.float32],
-    predicted: NDArray[np.int64],
+    classes: tuple[str, ...], probabilities: NDArray[np.float32], predicted: NDArray[np.int64]
 ) -> bytes:
     """Return (n,) predicted classes and (n, m) probabilities as a CSV file."""
     text = io.StringIO()

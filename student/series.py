@@ -33,8 +33,7 @@ _ROUNDING: Final = 1 / 4
 def together(labels: Sequence[LabelSet], half_life: float | None = None) -> LabelSet:
     """Return the labels of several campaigns of a series, the oldest first, as those of one.
 
-    It is the only one, or the newest with the noisy counts and labels of all, and the statement of the most
-    expensive one. Votes count half after ``half_life`` campaigns; None: all count alike.
+    Votes count half after ``half_life`` campaigns; None: all alike. The dearest campaign's statement holds.
     """
     if half_life is not None and (len(labels) < 2 or not 0 < half_life < math.inf):
         raise UsageError(

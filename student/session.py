@@ -138,10 +138,7 @@ def predictions(
     *,
     seen: Inputs | None = None,
 ) -> tuple[Student | None, NDArray[np.float32]]:
-    """Return a student of the labels so far, and its probabilities for the whole public set.
-
-    Without labels there is no student, and all classes are equally likely.
-    """
+    """Return a student of the labels so far, None without, and its probabilities for the public set."""
     if not rows:
         even = np.full((len(public), len(classes)), 1 / len(classes), dtype=np.float32)
         return None, even

@@ -50,11 +50,7 @@ _OURS: Final = (
 
 
 def choose(model: str, inputs: Inputs) -> str:
-    """Return the trainer for the inputs.
-
-    Raises:
-        UsageError: for an unknown trainer, or one for other inputs.
-    """
+    """Return the trainer for the inputs; UsageError for an unknown one, or one for other inputs."""
     suited: tuple[str, ...] = IMAGE_MODELS if isinstance(inputs, Images) else TABLE_MODELS
     if isinstance(inputs, Embeddings):
         suited = (*EMBEDDING_MODELS, OWN_NETWORK)
@@ -80,20 +76,7 @@ def train(
     effort: Effort | None = None,
     progress: Progress = silent,
 ) -> Student:
-    """Train the student that suits the inputs.
-
-    Args:
-        lesson: what to learn from.
-        model: one of :data:`MODELS`, or the name of a plugin.
-        seed: of every random choice.
-        device: ``auto``, ``cpu`` or ``cuda``; tables and embeddings are always trained on the CPU.
-        effort: how long.
-        progress: called as it goes, by each stage from its own beginning.
-
-    Raises:
-        UsageError: if the model does not take the inputs, or the device is not here.
-        DataError: if it does not learn the answer that the counts have, or they are only noise.
-    """
+    """Train the student that suits the inputs; ``progress`` begins anew with each stage."""
     chosen = choose(model, lesson.public)
     lesson, effort = _learnable(lesson, chosen), effort or Effort()
     if chosen not in MODELS:
@@ -119,12 +102,7 @@ def train(
 
 
 def _learnable(lesson: Lesson, chosen: str) -> Lesson:
-    """Return what a model learns of a lesson.
-
-    Raises:
-        UsageError: if an own network has no images.
-        DataError: if it learns nothing of it.
-    """
+    """Return what a model learns of a lesson; DataError if that is nothing."""
     by_rows = chosen in (*TABLE_MODELS, *EMBEDDING_MODELS)
     if lesson.noisy is not None and not by_rows:
         answer = code_of(lesson.noisy.code).answer
@@ -182,13 +160,7 @@ class Plugin(Protocol):
     """The interface of an entry point."""
 
     def train(
-        self,
-        lesson: Lesson,
-        *,
-        seed: int,
-        device: str,
-        effort: Effort | None,
-        progress: Progress,
+        self, lesson: Lesson, *, seed: int, device: str, effort: Effort | None, progress: Progress
     ) -> Student:
         """Return a student whose ``kind`` is the plugin's name.
 
@@ -220,11 +192,7 @@ def is_plugged(kind: str) -> bool:
 
 
 def plugged(name: str) -> Plugin:
-    """Return the plugin of that name.
-
-    Raises:
-        UsageError: if there is none, or it is not a trainer.
-    """
+    """Return the plugin of that name; UsageError if there is none, or it is not a trainer."""
     found = load_plugin(STUDENTS, name)
     for part in ("train", "store", "restore"):
         if not callable(getattr(found, part, None)):
@@ -233,11 +201,7 @@ def plugged(name: str) -> Plugin:
 
 
 def check_files(name: str, files: Mapping[str, bytes]) -> Mapping[str, bytes]:
-    """Return what a plugin's ``store`` returned if it may be written into a student's folder.
-
-    Raises:
-        DataError: otherwise.
-    """
+    """Return what a plugin's ``store`` returned; DataError if it may not be in a student's folder."""
     for file, content in files.items():
         if not _FILE.fullmatch(file) or file in _OURS:
             raise DataError(f"plugin {name!r} stores a file called {file!r}: choose a plain name")

@@ -60,10 +60,7 @@ Fields: TypeAlias = dict[str, object]
 
 
 def save(student: Student, folder: Path, *, training: Mapping[str, object] | None = None) -> Fields:
-    """Write weights and ``model.json`` into an existing folder; return the latter's content.
-
-    ``training`` has facts about the student's training, plain JSON values.
-    """
+    """Write weights and ``model.json``, with facts of the training, into a folder; return its content."""
     if student.kind not in MODELS:
         stored = check_files(student.kind, plugged(student.kind).store(student))
         files = {name: _write(folder / name, content) for name, content in stored.items()}

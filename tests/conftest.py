@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import importlib
 import itertools
 import os
 import secrets
@@ -30,29 +32,18 @@ os.environ.update(QUIET_FLOWER)
 #: The files that take half a minute and more, the longest first. Each is the work of one process: begun
 #: last, one process would work on it while the others have nothing left to do.
 LONGEST = (
-    "test_failpoints.py",
-    "test_every_campaign.py",
-    "test_readme.py",
-    "test_commands.py",
-    "test_simulate.py",
-    "test_soak.py",
-    "test_clock.py",
-    "test_image_students.py",
-    "test_network.py",
-    "test_audit_bugs.py",
-    "test_full_disk.py",
-    "test_stops.py",
-    "test_answers_campaign.py",
-    "test_neighbour_campaign.py",
-    "test_page_of_campaign.py",
-    "test_crashes.py",
-    "test_killed_party.py",
-    "test_mixed_processes.py",
-    "test_enrolled_campaign.py",
-    "test_misbehaving_party.py",
-    "test_superlink_restart.py",
-    "test_nothing_secret.py",
-)
+    "test_failpoints.py", "test_every_campaign.py", "test_commands.py", "test_simulate.py",
+    "test_readme.py", "test_audit_bugs.py", "test_image_students.py", "test_soak.py",
+    "test_network.py", "test_killed.py", "test_misbehaving_party.py", "test_clock.py",
+    "test_full_disk.py", "test_classifier.py", "test_released_sums.py", "test_voter_ahead.py",
+    "test_several.py", "test_record_bugs.py", "test_audit.py", "test_locked.py", "test_stops.py",
+    "test_enrolled_campaign.py", "test_lying_server.py", "test_one_record_replies.py",
+    "test_auditing_mechanism.py", "test_sums.py", "test_walls.py", "test_neighbour_campaign.py",
+    "test_answers_campaign.py", "test_crashes.py", "test_killed_party.py", "test_nothing_secret.py",
+    "test_superlink_restart.py", "test_mixed_processes.py", "test_mechanisms.py",
+    "test_fewer_trips.py", "test_odd_paths.py", "test_student_cli.py", "test_own_network.py",
+    "test_notebook.py",
+)  # fmt: skip
 
 _BEGAN = pytest.StashKey[float]()
 _USED = "processor seconds"
@@ -67,14 +58,33 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Exempt modules and tests from garbage collection: they stay, and are a third of its work."""
     gc.disable()
     try:
+        _import_share(session.config)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _import_share(config: pytest.Config) -> None:
+    """Import this process's share of the files first, so that each file is compiled once and not by all."""
+    of = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if of == 1 or config.args != config.getini("testpaths"):
+        return
+    ignored = {Path(path).resolve() for path in config.getoption("ignore") or ()}
+    files = [
+        path
+        for path in sorted(_TESTS.rglob("test_*.py"))
+        if ignored.isdisjoint((path, *path.parents))
+    ]
+    for path in files[int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) :: of]:
+        # What cannot be imported is found, and said, as it is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            name = path.relative_to(_TESTS.parent).with_suffix("")
+            importlib.import_module(".".join(name.parts))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -82,9 +92,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Examples have no deadline: their first one may import what is slow, on a busy machine.
     """
-    if "typer.testing" in sys.modules:  # its runner makes all commands of an app anew for each call
-        runner = vars(sys.modules["typer.testing"])
-        runner["_get_command"] = functools.cache(runner["_get_command"])
+    # All commands of an app would be made anew for each that is run.
+    for module, name in (("typer.testing", "_get_command"), ("pate.runtime.command", "program_of")):
+        if module in sys.modules:
+            called = vars(sys.modules[module])
+            called[name] = functools.cache(called[name])
     if "hypothesis" in sys.modules:  # else no test has examples, and it is slow to import
         from hypothesis import settings
 

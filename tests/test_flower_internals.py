@@ -43,10 +43,7 @@ BEHIND_THE_DOOR = {
         "flwr.common.constant": {"SUPERLINK_NODE_ID"},
         "flwr.common.serde": {"fab_to_proto"},
         "flwr.proto.control_pb2": {
-            "ListNodesRequest",
-            "RegisterNodeRequest",
-            "StartRunRequest",
-            "UnregisterNodeRequest",
+            "ListNodesRequest", "RegisterNodeRequest", "StartRunRequest", "UnregisterNodeRequest",
         },
         "flwr.proto.fleet_pb2": {
             "ActivateNodeResponse",
@@ -63,10 +60,7 @@ BEHIND_THE_DOOR = {
     "aggregator_server/flower/grid.py": {
         "flwr.common.serde": {"run_from_proto"},
         "flwr.proto.message_pb2": {
-            "ConfirmMessageReceivedRequest",
-            "Message",
-            "Metadata",
-            "ObjectTree",
+            "ConfirmMessageReceivedRequest", "Message", "Metadata", "ObjectTree",
         },
         "flwr.proto.runtime_pb2": {"PullAppMessagesRequest", "PullTaskInputRequest"},
         "flwr.supercore.inflatable.inflatable_protobuf_utils": {"make_pull_object_fn_protobuf"},
@@ -89,15 +83,9 @@ BEHIND_THE_DOOR = {
     "aggregator_server/flower/fleet/requests.py": {
         "flwr.proto.fab_pb2": {"GetFabRequest"},
         "flwr.proto.fleet_pb2": {
-            "ActivateNodeRequest",
-            "ActivateNodeResponse",
-            "DeactivateNodeRequest",
-            "PullMessagesRequest",
-            "PullMessagesResponse",
-            "PushMessagesRequest",
-            "PushMessagesResponse",
-            "RegisterNodeFleetRequest",
-            "UnregisterNodeFleetRequest",
+            "ActivateNodeRequest", "ActivateNodeResponse", "DeactivateNodeRequest",
+            "PullMessagesRequest", "PullMessagesResponse", "PushMessagesRequest",
+            "PushMessagesResponse", "RegisterNodeFleetRequest", "UnregisterNodeFleetRequest",
         },
         "flwr.proto.heartbeat_pb2": {"SendNodeHeartbeatRequest"},
         "flwr.proto.message_pb2": {
@@ -140,7 +128,7 @@ BEHIND_THE_DOOR = {
         "flwr.supernode.servicer.runtime.runtime_handlers": {"acquire_task"},
         "flwr.supernode.start_client_internal": {"start_client_internal"},
     },
-}
+}  # fmt: skip
 
 
 def imported_from_flower(path: Path) -> dict[str, set[str]]:

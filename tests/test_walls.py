@@ -9,27 +9,21 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import pate
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
 ROOT = Path(__file__).resolve().parents[1]
 #: From the ground up. A package imports its own modules and what is below it, and nothing on its own level.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("pate",),
-    ("protos",),
-    ("party", "aggregator_server", "student"),
-    ("simulation",),
+    ("pate",), ("protos",), ("party", "aggregator_server", "student"), ("simulation",),
     ("benchmarks", "deploy", "tests"),
-)
+)  # fmt: skip
 #: The one door: pate/__init__ names for its users what is built of all roles, as text and for type checkers.
 DOOR = {
     ("pate", "simulation.classifier"), ("pate", "simulation.library"), ("pate", "simulation.published"),
@@ -46,21 +40,13 @@ MATHEMATICS = (
 )  # fmt: skip
 #: Modules that import flwr.
 GLUE = {
-    "aggregator_server/flower/fleet/requests.py",
-    "aggregator_server/flower/fleet/signature.py",
-    "aggregator_server/flower/fleet/traffic.py",
-    "aggregator_server/flower/grid.py",
-    "aggregator_server/flower/internals.py",
-    "aggregator_server/flower/local_grid.py",
-    "aggregator_server/flower/carrier.py",
-    "party/flower/client_app.py",
-    "party/flower/internals.py",
-    "party/flower/pieces.py",
-    "party/flower/connection.py",
-    "party/flower/supernode_process.py",
-    "protos/flower/carriage.py",
-    "protos/flower/runtime.py",
-}
+    "aggregator_server/flower/fleet/requests.py", "aggregator_server/flower/fleet/signature.py",
+    "aggregator_server/flower/fleet/traffic.py", "aggregator_server/flower/grid.py",
+    "aggregator_server/flower/internals.py", "aggregator_server/flower/local_grid.py",
+    "aggregator_server/flower/carrier.py", "party/flower/client_app.py",
+    "party/flower/internals.py", "party/flower/pieces.py", "party/flower/connection.py",
+    "party/flower/supernode_process.py", "protos/flower/carriage.py", "protos/flower/runtime.py",
+}  # fmt: skip
 
 #: Takes a tenth of a second and more to import, and few tests need it: theirs import it themselves.
 SLOW = {
@@ -71,17 +57,11 @@ SLOW = {
 
 @dataclass(frozen=True)
 class Import:
-    """One module that names another.
+    """One module that names another."""
 
-    Attributes:
-        by: the module that imports, dotted.
-        of: the module that is imported.
-        line: where it says so.
-    """
-
-    by: str
-    of: str
-    line: int
+    by: str  # the module that imports, dotted
+    of: str  # the module that is imported
+    line: int  # where it says so
 
     def __str__(self) -> str:
         return f"{self.by}:{self.line} imports {self.of}"
@@ -568,13 +548,8 @@ def test_one_module_starts_python() -> None:
 def test_no_pickle_anywhere() -> None:
     for path in modules(*SHIPPED):
         wrong = top(imported(path)) & {
-            "pickle",
-            "dill",
-            "cloudpickle",
-            "joblib",
-            "shelve",
-            "marshal",
-        }
+            "pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal",
+        }  # fmt: skip
         assert not wrong, f"{path} imports {wrong}"
         text = path.read_text(encoding="utf-8")
         assert "allow_pickle=True" not in text, path

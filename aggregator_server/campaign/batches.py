@@ -25,11 +25,8 @@ BATCH_COUNTS: Final = 2**17
 
 
 def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
-    """Return the places of the next queries to vote on; None if all have votes.
-
-    A batch whose unmasking has begun is asked for again unchanged. Neighbour votes, and votes for
-    several labels, are one matrix; in rounds one for each.
-    """
+    """Return the places of the next queries to vote on; None if all have votes."""
+    # A batch whose unmasking has begun is asked for again unchanged. One release is one matrix a round.
     gap = next(iter(state.missing_votes), None)
     if gap is None or state.spec.one_release:
         return gap
@@ -39,10 +36,7 @@ def next_places(state: CampaignState, most: int = BATCH_COUNTS) -> range | None:
 
 
 def batch_at(state: CampaignState, inputs: Inputs, places: range, shown: bytes = b"") -> Batch:
-    """Return the batch of the queries at ``places`` of this public set.
-
-    ``shown``: bytes of the model of a round in which records vote.
-    """
+    """Return the batch of the queries at ``places``; ``shown``: bytes of the model of a round."""
     rows = state.voted.at(places)
     hashes = inputs.take(rows).row_hashes()
     if not state.spec.in_rounds:
@@ -52,10 +46,8 @@ def batch_at(state: CampaignState, inputs: Inputs, places: range, shown: bytes =
 
 
 def check_apart(state: CampaignState, inputs: Inputs, most: int = BATCH_COUNTS) -> None:
-    """Check before the first batch that no query is in two, if votes contain the parties' noise.
-
-    Two noisy sums of the same votes are less private than one, so no party unmasks a second.
-    """
+    """Check before the first batch that no query is in two, if votes contain the parties' noise."""
+    # Two noisy sums of the same votes are less private than one, so no party unmasks a second.
     if not state.spec.sums.distributed or state.spec.one_release or state.openings:
         return
     size = max(1, most // len(state.classes))

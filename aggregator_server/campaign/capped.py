@@ -42,10 +42,7 @@ LOOK: Final = 2**17
 
 
 class CappedRelease:
-    """Labels are released as they are answered, under a data-independent cap.
-
-    ``bar``: shows the progress of a round, in queries.
-    """
+    """Labels are released as they are answered, under a data-independent cap; ``bar`` shows the progress."""
 
     def __init__(self, bar: Bar = lambda _: nullcontext(_show_nothing)) -> None:
         self._bar = bar

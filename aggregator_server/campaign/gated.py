@@ -38,10 +38,7 @@ class GatedRelease:
     """All labels of one batch are released together, if a private test passes."""
 
     def label(self, ledger: Ledger, noise: Noise) -> RoundSummary:
-        """Answer the one batch, the first in public order, unless it was tried before.
-
-        See :class:`~aggregator_server.campaign.labelling.Release`.
-        """
+        """Answer the one batch, the first in public order, unless it was tried; see ``Release.label``."""
         state = begin_round(ledger, noise)
         if not isinstance(state.composition, Gate):
             raise StateError(
@@ -95,11 +92,7 @@ def batch_of(rows: Counts, mechanism: Mechanism, order: float, bound: Bound) -> 
 def labels_behind(
     gate: GateParameters, batch: Batch, rows: Counts, mechanism: Mechanism, noise: Noise
 ) -> list[int | None] | None:
-    """Return the labels of a batch, or None if the gate stays closed. Call once, after the charge.
-
-    ``gate``: fixed before the votes were read; ``batch``: of :func:`batch_of`, of the same rows;
-    ``rows``: (queries, classes) int64, votes; ``noise``: source of the noise of gate and labels.
-    """
+    """Return the labels of a batch, None if the gate stays closed. Call once, after the charge."""
     if not gate.decide(batch, noise):
         return None
     return [each.label for each in mechanism.answer_all(rows, noise)]
@@ -109,12 +102,12 @@ def _setting(mechanism: Mechanism) -> tuple[GaussianSetting, Neighbours]:
     """Return the bound's parameters of the mechanism, with the noise that is actually drawn."""
     if isinstance(mechanism, GNMax):
         setting = GaussianSetting(label=DiscreteGaussian(float(mechanism.sigma)))
-        return setting, Neighbours(mechanism.votes_per_unit)
-    if isinstance(mechanism, ConfidentGNMax):
+    elif isinstance(mechanism, ConfidentGNMax):
         setting = GaussianSetting(
             label=DiscreteGaussian(float(mechanism.sigma2)),
             check=DiscreteGaussian(float(mechanism.sigma1)),
             threshold=mechanism.threshold,
         )
-        return setting, Neighbours(mechanism.votes_per_unit)
-    raise StateError(f"no data-dependent bound is known for {mechanism.name}")
+    else:
+        raise StateError(f"no data-dependent bound is known for {mechanism.name}")
+    return setting, Neighbours(mechanism.votes_per_unit)

@@ -1,21 +1,26 @@
-"""Common parts of all ways to release labels: starting a round, and its summary."""
+"""What all ways to release labels share: a round begins, ends, and takes a student's predictions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from pate.errors import LedgerError, StateError
+import numpy as np
+
+from pate.errors import LedgerError, StateError, UsageError
 from pate.mechanisms import Outcome
+from pate.mechanisms.rule import sums_of_predictions
 from pate.noise.exact import require_production
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
     from pate.accounting.events import Charged
     from pate.noise.exact import Noise
+    from protos.pate.v1 import student_pb2
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,7 @@ class Release(Protocol):
     """A way to release labels: which queries are charged and released together."""
 
     def label(self, ledger: Ledger, noise: Noise) -> RoundSummary:
-        """Answer the queries of the current round, as far as the budget allows.
-
-        An interrupted round continues, or is over, depending on the way of release.
-
-        ``noise``: source of noise; unused if the votes contain the parties' noise.
-        """
+        """Answer the current round as the budget allows; an interrupted one continues, or is over."""
 
 
 def begin_round(ledger: Ledger, noise: Noise) -> CampaignState:
@@ -84,3 +84,28 @@ def summary_of(
         exhausted=exhausted,
         remark=remark,
     )
+
+
+def checked_predictions(message: student_pb2.Predictions, state: CampaignState) -> Probabilities:
+    """Return the probabilities of a message: (queries, classes) float32."""
+    rows, classes = state.spec.queries, len(state.classes)
+    if (message.rows, message.classes) != (rows, classes):
+        raise UsageError(
+            f"predictions are ({message.rows}, {message.classes}), expected ({rows}, {classes})"
+        )
+    if len(message.probabilities) != 4 * rows * classes:
+        raise UsageError(
+            f"predictions have {len(message.probabilities)} bytes, expected {4 * rows * classes}"
+        )
+    made = np.frombuffer(message.probabilities, dtype="<f4").reshape(rows, classes)
+    sums_of_predictions(made, UsageError)
+    return made.astype(np.float32)
+
+
+def checked_accuracy(message: student_pb2.Predictions) -> float | None:
+    """Return the student's stated accuracy, from 0 to 1, or None."""
+    if not message.HasField("accuracy"):
+        return None
+    if not 0 <= message.accuracy <= 1:  # NaN fails here, too
+        raise UsageError("an accuracy is NaN, negative or above 1")
+    return float(message.accuracy)

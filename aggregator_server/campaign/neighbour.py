@@ -38,10 +38,7 @@ class NeighbourRelease:
     """All noisy counts and their labels are released at once."""
 
     def label(self, ledger: Ledger, noise: Noise) -> RoundSummary:
-        """Release the noisy matrix, unless it was tried before.
-
-        See :class:`~aggregator_server.campaign.labelling.Release`.
-        """
+        """Release the noisy matrix, unless it was tried before; see ``Release.label``."""
         state = begin_round(ledger, noise)
         round_, queries = state.round, list(state.voted.rows)
         mechanism = state.mechanism(round_)

@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aggregator_server.campaign.neighbour import Models
+from aggregator_server.campaign.capped import CappedRelease
+from aggregator_server.campaign.neighbour import Models, NeighbourRelease
 from aggregator_server.campaign.reachable import require_reachable
-from aggregator_server.campaign.release import release_of
-from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.results.statement import expected_of
 from pate.campaign.choices import NO_GUESS, Guess
@@ -30,6 +30,8 @@ from protos.public_set import PackedPublicSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aggregator_server.campaign.capped import Bar
+    from aggregator_server.campaign.labelling import Release
     from aggregator_server.campaign.sums import Sums
     from aggregator_server.exchange.attendance import Keyring
     from aggregator_server.exchange.carrier import Carrier
@@ -52,10 +54,7 @@ def exchange_of(
     encoder: Sequence[bytes] | None = None,
     show: Callable[[Presence], None] | None = None,
 ) -> Exchange:
-    """Return the exchange of a campaign with its parties.
-
-    Parties without a copy are sent the slices of the encoder of the inputs, if there are some.
-    """
+    """Return the exchange of a campaign; parties without a copy are sent the slices of the encoder."""
     announced = replace(spec.announced, wanted_teachers=teachers_wanted(spec) or None)
     return Exchange(
         carrier,
@@ -66,6 +65,17 @@ def exchange_of(
         encoder=None if encoder is None else Distribution(lambda: encoder, encoder=True),
         show=show,
     )
+
+
+def release_of(spec: CampaignSpec, bar: Bar) -> Release:
+    """Return a campaign's way of releasing labels."""
+    if spec.one_release:
+        return NeighbourRelease()
+    if spec.gate is None:
+        return CappedRelease(bar)
+    from aggregator_server.campaign.gated import GatedRelease  # its bounds are slow to import
+
+    return GatedRelease()
 
 
 class Campaign:
@@ -122,10 +132,7 @@ class Campaign:
             reach("campaign-closed")
 
     def _require_labels_to_be_had(self) -> None:
-        """Refuse, or warn about, a threshold above all votes, before anything is asked or charged.
-
-        If it is refused, the parties are notified: they would wait for a request that never comes.
-        """
+        """Refuse, or warn about, a threshold above all votes, before anything is asked or charged."""
         state = self._ledger.state()
         if state.batches or state.rounds_over:
             return
@@ -138,10 +145,7 @@ class Campaign:
             self._screen.say(warning, "warning")
 
     def farewell(self, cause: str = "") -> None:
-        """Notify the parties of the campaign's end and its guarantee towards the public.
-
-        ``cause``: of an end before any votes, a key of :data:`pate.campaign.choices.EARLY_ENDS`.
-        """
+        """Notify the parties of the end and its guarantee; ``cause``, before any votes: of ``EARLY_ENDS``."""
         state = self._ledger.state()
         voted = {name for batch in state.batches for name in batch.responders}
         self._exchange.finish(

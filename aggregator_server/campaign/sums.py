@@ -31,11 +31,7 @@ _ATTEMPTS: Final = 3
 
 
 class Sums:
-    """Collects the votes that are missing in a ledger.
-
-    With parties by envelope the keys of a masked sum come ahead, and its state outlives this process. Else
-    all keys are made for their sum, and one that fails is repeated.
-    """
+    """Collects the votes that are missing in a ledger; with parties by envelope, keys come ahead."""
 
     def __init__(
         self,

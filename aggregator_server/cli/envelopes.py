@@ -40,7 +40,7 @@ def list_(
 
     It works while the server runs.
     """
-    from aggregator_server.exchange.envelope import in_words
+    from aggregator_server.exchange.presence import in_words
 
     found = [each.facts() for each in _store(home, campaign, read_only=True).envelopes()]
     if as_json:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 
 from aggregator_server.exchange.store import EARLY
 from pate.codes import code_of
 from pate.errors import ProtocolError, QuorumError
+from pate.masking.context import Phase
 from pate.masking.proofs.transcript import commit_seed
 from pate.masking.ring import centred
 from pate.masking.server import ServerMasking, SumServer
@@ -28,7 +29,7 @@ from protos.bits import bits_from_names
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from pate.campaign.offer import Offer
     from pate.campaign.roster import RosterParty
@@ -49,8 +50,8 @@ ANSWERS: Final = {
     "ask_consent_ahead": "consent",
     "ask_opening_ahead": "opening",
 }
-#: Names of the answers to the steps of a masked sum, for screens.
-_ONLINE: Final = {
+#: Names of the answers to the steps of a masked sum, for screens: one for each phase, in order.
+_MASKED: Final = {
     "ask_keys": "keys",
     "ask_shares": "key shares",
     "ask_masked": "masked votes",
@@ -58,12 +59,13 @@ _ONLINE: Final = {
     "ask_consent": "signatures of the list of survivors",
     "ask_opening": "shares that unmask the sum",
 }
+_ASKS: Final = dict(zip(Phase, _MASKED, strict=False))
 #: Names of the answers to all steps.
 STEPS: Final = {
     "ask": "votes",
-    **_ONLINE,
     "ask_bundles": "keys ahead",
-    **{f"{step}_ahead": _ONLINE[step] for step in ("ask_masked", "ask_consent", "ask_opening")},
+    **_MASKED,
+    **{f"{asks}_ahead": answer for asks, answer in _MASKED.items()},
 }
 
 
@@ -124,35 +126,43 @@ class Aggregation(Steps, Protocol):
         """Return the sum, once all steps are done, if it can be that of what the parties declared."""
 
 
-class PlainAggregation:
+class OneStep:
+    """A step in which all parties are asked the same, and any may be missing."""
+
+    first: ClassVar[bool] = True
+    needed: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, step: str, parties: Collection[str], least: int, sent: str) -> None:
+        self.step = step
+        self.awaited = frozenset(parties)
+        self.answered: frozenset[str] = frozenset()
+        self._least = least
+        self._sent = sent  # what parties do in it, in words
+
+    def advance(self) -> None:
+        """See :class:`Aggregation`."""
+        if len(self.answered) < self._least:
+            raise QuorumError(
+                f"{len(self.answered)} parties {self._sent}, {self._least} are needed"
+            )
+        self.step = ""
+
+
+class PlainAggregation(OneStep):
     """One step: every party sends its votes in the clear."""
 
     def __init__(
         self, campaign: Offer, roster: Sequence[RosterParty], batch: Batch, least: int
     ) -> None:
-        self._classes = len(campaign.announced.classes or ())
         self._roster = tuple(party.name for party in roster)
+        super().__init__("ask", self._roster, least, "answered")
+        self._classes = len(campaign.announced.classes or ())
         self._batch = batch
-        self._least = least
         announced = campaign.announced
         self._code = code_of(announced.code) if announced.one_release else None
         # Only the sum is stored, not a thousand matrices.
         self._total: Counts = np.zeros((len(batch.rows), self._classes), dtype=np.int64)
         self._teachers: dict[str, int] = {}
-        self.step = "ask"
-
-    first: ClassVar[bool] = True
-    needed: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def awaited(self) -> frozenset[str]:
-        """All parties of the roster."""
-        return frozenset(self._roster)
-
-    @property
-    def answered(self) -> frozenset[str]:
-        """The parties whose votes have arrived."""
-        return frozenset(self._teachers)
 
     def request(self, name: str) -> vote_pb2.PartyRequest:
         """Return the request for votes."""
@@ -172,12 +182,7 @@ class PlainAggregation:
         if party.name not in self._teachers:
             self._teachers[party.name] = party.teachers
             self._total += counts
-
-    def advance(self) -> None:
-        """See :class:`Aggregation`."""
-        if len(self._teachers) < self._least:
-            raise QuorumError(f"{len(self._teachers)} parties answered, {self._least} are needed")
-        self.step = ""
+            self.answered |= {party.name}
 
     def result(self) -> Sum:
         """Return the sum; each part was checked on arrival."""
@@ -194,7 +199,12 @@ Masking = TypeVar("Masking", bound=SumServer)
 
 
 class MaskedSteps(ABC, Generic[Opens, Masking]):
-    """What all masked sums have in common, whether their keys come first or ahead."""
+    """The steps of a masked sum: its keys come first and its state is in memory, or both are durable."""
+
+    #: What the names of requests end with.
+    _ending: ClassVar[str] = ""
+    #: The phases in which the ledger has the list of survivors.
+    _listed: ClassVar[Collection[Phase]] = (Phase.UNMASK, Phase.DONE)
 
     def __init__(
         self,
@@ -205,18 +215,21 @@ class MaskedSteps(ABC, Generic[Opens, Masking]):
         # called with the names of the parties in the sum, in the order of the roster, once they are
         # fixed and before any party can unmask it. If it raises none is asked to
         before_opening: Callable[[tuple[str, ...]], None],
+        everybody: tuple[str, ...],  # the parties that must all vote; empty: some may be missing
     ) -> None:
         self._campaign = campaign
         self._teachers = {party.name: party.teachers for party in roster}
         self._opens: Opens = opens
         self._masking = masking
         self._before_opening = before_opening
+        self._everybody = everybody
         self.attempt = opens.attempt  # 16 random bytes that bind all messages of these steps
+        self.step = _step(masking.phase, self._ending)
 
     @property
-    @abstractmethod
     def needed(self) -> tuple[str, ...]:
-        """The parties that must all answer this step; empty if any may be missing."""
+        """The parties that must all vote, until their votes are in the sum; later a threshold will do."""
+        return () if self._masking.survivors else self._everybody
 
     @property
     def awaited(self) -> frozenset[str]:
@@ -233,13 +246,51 @@ class MaskedSteps(ABC, Generic[Opens, Masking]):
         """The parties in the sum, in the order of the roster; empty until they are fixed."""
         return tuple(name for name in self._teachers if name in self._masking.survivors)
 
+    def request(self, name: str) -> vote_pb2.PartyRequest:
+        """Return the request to a party, with the other parties' data that this step needs."""
+        asked = vote_pb2.PartyRequest()
+        body = getattr(asked, self.step)
+        if type(body) is type(self._opens):
+            body.CopyFrom(self._opens)
+        body.attempt = self.attempt
+        self._fill(body, name)
+        return asked
+
+    @abstractmethod
+    def _fill(self, asked: Any, name: str) -> None:
+        """Put into a request what its step needs."""
+
+    def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
+        """Take a party's answer to this step; see :class:`Aggregation`."""
+        name, masking = party.name, self._masking
+        if name not in self.awaited:
+            fixed = ": its list is fixed" if masking.survivors else ""
+            raise ProtocolError(f"{name} has no part in this step of a masked sum{fixed}")
+        if masking.phase is Phase.CONSISTENCY:
+            masking.take_signature(name, reply.consent.signature)
+        elif masking.phase is Phase.UNMASK:
+            masked.check_unmasking(reply.opening)
+            masking.take_unmasking(name, masked.unmasking_from_wire(reply.opening))
+        else:
+            self._take(name, reply)
+        self._commit()
+
+    @abstractmethod
+    def _take(self, name: str, reply: vote_pb2.Reply) -> None:
+        """Take an answer to a step before the list of survivors."""
+
     def advance(self) -> None:
         """See :class:`Aggregation`."""
         if missing := sorted(frozenset(self.needed) - self.answered):
             raise QuorumError(
                 f"no votes from {', '.join(missing)}, and no other sum may be unmasked"
             )
-        self._masking.advance()
+        masking, listed = self._masking, self._masking.phase in self._listed
+        masking.advance()
+        self._commit()
+        if masking.phase in self._listed and not listed:
+            self._before_opening(self.survivors)
+        self.step = _step(masking.phase, self._ending)
 
     def result(self) -> Sum:
         """Return the sum; see :func:`checked_sum`."""
@@ -247,10 +298,12 @@ class MaskedSteps(ABC, Generic[Opens, Masking]):
         bits, round_ = self._masking.context.matrix.bits, self._opens.batch.round
         return checked_sum(self._campaign, teachers, self._masking.result(), bits, round_)
 
-    def _require_awaited(self, name: str) -> None:
-        if name not in self.awaited:
-            fixed = ": its list is fixed" if self._masking.survivors else ""
-            raise ProtocolError(f"{name} has no part in this step of a masked sum{fixed}")
+    def _commit(self) -> None:
+        """Have the state outlive this process, if it is to, before anything follows from it."""
+
+
+def _step(phase: Phase, ending: str) -> str:
+    return "" if phase is Phase.DONE else _ASKS[phase] + ending
 
 
 class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
@@ -267,8 +320,6 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
         all_needed: bool = True,  # whether all of these must be: parties unmask it only with them
         before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
     ) -> None:
-        self._only = only
-        self._all_needed = all_needed
         attempt = wire.new_id()
         # Drawn for each attempt, and revealed when all masked votes are in.
         seed = secrets.token_bytes(masked.SEED_BYTES) if campaign.announced.vote_proofs else None
@@ -277,23 +328,15 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
             batch=batch_to_wire(batch),
             seed_hash=b"" if seed is None else commit_seed(seed),
         )
-        self._context = masked.context_of(campaign, opens)
-        masking = ServerMasking(self._context, seed=seed)
-        super().__init__(campaign, roster, opens, masking, before_opening)
-        proofs = campaign.announced.vote_proofs
-        self._steps = [step for step in _ONLINE if proofs or step != "ask_proof"]
-        self.step = self._steps[0]
+        masking = ServerMasking(masked.context_of(campaign, opens), seed=seed)
+        self._only = only
+        everybody = (only or ()) if all_needed else ()
+        super().__init__(campaign, roster, opens, masking, before_opening, everybody)
 
     @property
     def first(self) -> bool:
         """Whether keys are being collected: a party that restarts later has lost its secrets."""
-        return self.step == self._steps[0]
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """All parties of the sum until their votes are in it; later steps need only a threshold."""
-        fixed = self._all_needed and not self._masking.survivors
-        return (self._only or ()) if fixed else ()
+        return self._masking.phase is Phase.KEYS
 
     @property
     def awaited(self) -> frozenset[str]:
@@ -301,54 +344,34 @@ class MaskedAggregation(MaskedSteps[vote_pb2.AskKeys, ServerMasking]):
         awaited = super().awaited
         return awaited if self._only is None else awaited & frozenset(self._only)
 
-    def request(self, name: str) -> vote_pb2.PartyRequest:
-        """Return the request to a party, with the other parties' data that this step needs."""
-        asked, masking = vote_pb2.PartyRequest(), self._masking
-        getattr(asked, self.step).attempt = self.attempt
-        if self.step == "ask_keys":
-            asked.ask_keys.CopyFrom(self._opens)
-        elif self.step == "ask_proof":
-            asked.ask_proof.seed = masking.seed
-        elif self.step == "ask_shares":
-            keys, outline = masking.keys_for(name), masking.outline_for(name)
-            roster = self._context.names
-            asked.ask_shares.CopyFrom(masked.keys_request(self.attempt, keys, outline, roster))
-        elif self.step == "ask_masked":
-            asked.ask_masked.boxes.extend(masked.boxes_to_wire(masking.boxes_for(name)))
-        elif self.step == "ask_consent":
-            asked.ask_consent.survivors = bits_from_names(masking.survivors, self._context.names)
-        elif self.step == "ask_opening":
-            asked.ask_opening.signatures.extend(masked.signatures_to_wire(masking.signatures))
-        return asked
+    def _fill(self, asked: Any, name: str) -> None:
+        masking, names = self._masking, self._masking.context.names
+        match masking.phase:
+            case Phase.SHARES:
+                keys, outline = masking.keys_for(name), masking.outline_for(name)
+                asked.MergeFrom(masked.keys_request(self.attempt, keys, outline, names))
+            case Phase.MASKED:
+                asked.boxes.extend(masked.boxes_to_wire(masking.boxes_for(name)))
+            case Phase.PROOFS:
+                asked.seed = masking.seed
+            case Phase.CONSISTENCY:
+                asked.survivors = bits_from_names(masking.survivors, names)
+            case Phase.UNMASK:
+                asked.signatures.extend(masked.signatures_to_wire(masking.signatures))
 
-    def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
-        """Take a party's answer to this step; see :class:`Aggregation`."""
-        name, masking = party.name, self._masking
-        self._require_awaited(name)
-        if self.step == "ask_keys":
-            masked.check_keys(reply.keys)
-            masking.take_keys(name, masked.keys_from_wire(reply.keys))
-        elif self.step == "ask_shares":
-            masked.check_boxes(reply.boxes.boxes)
-            masking.take_boxes(name, masked.boxes_from_wire(reply.boxes.boxes))
-        elif self.step == "ask_masked":
-            masking.take_masked(name, reply.masked.packed)
-        elif self.step == "ask_proof":
-            masking.take_proof(name, reply.proof.content)
-        elif self.step == "ask_consent":
-            masking.take_signature(name, reply.consent.signature)
-        elif self.step == "ask_opening":
-            masked.check_unmasking(reply.opening)
-            masking.take_unmasking(name, masked.unmasking_from_wire(reply.opening))
-
-    def advance(self) -> None:
-        """See :class:`Aggregation`."""
-        super().advance()
-        at = self._steps.index(self.step) + 1
-        step = self._steps[at] if at < len(self._steps) else ""
-        if step == "ask_opening":
-            self._before_opening(self.survivors)
-        self.step = step
+    def _take(self, name: str, reply: vote_pb2.Reply) -> None:
+        masking = self._masking
+        match masking.phase:
+            case Phase.KEYS:
+                masked.check_keys(reply.keys)
+                masking.take_keys(name, masked.keys_from_wire(reply.keys))
+            case Phase.SHARES:
+                masked.check_boxes(reply.boxes.boxes)
+                masking.take_boxes(name, masked.boxes_from_wire(reply.boxes.boxes))
+            case Phase.MASKED:
+                masking.take_masked(name, reply.masked.packed)
+            case Phase.PROOFS:
+                masking.take_proof(name, reply.proof.content)
 
 
 def checked_sum(

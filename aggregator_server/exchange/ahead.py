@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from aggregator_server.exchange.aggregation import Batch, MaskedSteps, batch_to_wire
+from aggregator_server.exchange.aggregation import Batch, MaskedSteps, OneStep, batch_to_wire
 from pate.errors import ProtocolError, QuorumError, StateError
 from pate.masking.ahead.bundle import BundleRoster, Sealed
 from pate.masking.ahead.server import ServerAhead
@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     from pate.campaign.offer import Offer
     from pate.campaign.roster import RosterParty
 
-_STEP: Final = {
-    Phase.MASKED: "ask_masked_ahead",
-    Phase.CONSISTENCY: "ask_consent_ahead",
-    Phase.UNMASK: "ask_opening_ahead",
-    Phase.DONE: "",
-}
 _STATE: Final = "aggregation ahead"
 
 
@@ -59,11 +53,8 @@ def bundle_roster(
     )
 
 
-class BundleSteps:
-    """One step: every party sends a bundle of a number, and those of later sums. A party may be missing."""
-
-    first: ClassVar[bool] = True
-    needed: ClassVar[tuple[str, ...]] = ()
+class BundleSteps(OneStep):
+    """One step: every party sends a bundle of a number, and those of later sums."""
 
     def __init__(
         self,
@@ -78,20 +69,9 @@ class BundleSteps:
         self._asked = ahead.roster_to_wire(sealed, block.start, len(block))
         self._at = number - block.start
         roster = frozenset(each.member.name for each in sealed.parties)
-        self._roster = roster if only is None else roster & frozenset(only)
-        self._least = least
+        may = roster if only is None else roster & frozenset(only)
+        super().__init__("ask_bundles", may, least, "sent keys ahead")
         self.bundles: dict[str, vote_pb2.Bundle] = {}  # of the parties that answered, by name
-        self.step = "ask_bundles"
-
-    @property
-    def awaited(self) -> frozenset[str]:
-        """The parties that may be in the sum."""
-        return self._roster
-
-    @property
-    def answered(self) -> frozenset[str]:
-        """The parties whose bundles have arrived."""
-        return frozenset(self.bundles)
 
     def request(self, name: str) -> vote_pb2.PartyRequest:
         """Return the request for bundles."""
@@ -99,46 +79,40 @@ class BundleSteps:
         return vote_pb2.PartyRequest(ask_bundles=self._asked)
 
     def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
-        """Take a party's bundle; see :class:`Steps`.
-
-        Its signature and its boxes are checked when a round begins with it.
-        """
+        """Take a party's bundle; its signature and boxes are checked when a round begins with it."""
         if not reply.bundles.bundles:
             raise ProtocolError(
                 f"{party.name} has another sealing key now than the one that it described"
             )
         ahead.check_bundles(reply.bundles, self._asked)
         self.bundles[party.name] = reply.bundles.bundles[self._at]
-
-    def advance(self) -> None:
-        """See :class:`Steps`."""
-        if len(self.bundles) < self._least:
-            raise QuorumError(
-                f"{len(self.bundles)} parties sent keys ahead, {self._least} are needed"
-            )
-        self.step = ""
+        self.answered |= {party.name}
 
 
 class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
     """A masked sum with one bundle of each party that takes part; see :meth:`begin`, :meth:`restore`."""
+
+    _ending = "_ahead"
+    _listed = (Phase.CONSISTENCY, Phase.UNMASK, Phase.DONE)
+    #: A party that restarts has all that it needs on disk: it may join any step.
+    first: ClassVar[bool] = True
 
     def __init__(
         self,
         campaign: Offer,
         roster: Sequence[RosterParty],
         asked: vote_pb2.AskMaskedAhead,
-        boxes: Mapping[str, Mapping[str, bytes]],
         masking: ServerAhead,
-        save: Callable[[bytes], None],
         before_opening: Callable[[tuple[str, ...]], None],
+        save: Callable[[bytes], None],
+        boxes: Mapping[str, Mapping[str, bytes]],
         *,
         all_needed: bool,
     ) -> None:
-        super().__init__(campaign, roster, asked, masking, before_opening)
-        self._boxes = boxes
         self._save = save
-        self._all_needed = all_needed
-        self.step = _STEP[masking.phase]
+        self._boxes = boxes
+        everybody = tuple(masking.round.bundles) if all_needed else ()
+        super().__init__(campaign, roster, asked, masking, before_opening, everybody)
 
     @classmethod
     def begin(
@@ -175,59 +149,29 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
         boxes = {name: masked.boxes_from_wire(each.boxes) for name, each in bundles.items()}
         masking = ServerAhead(ahead.round_of(campaign, asked, sealed))
         made = cls(
-            campaign, roster, asked, boxes, masking, save, before_opening, all_needed=all_needed
+            campaign, roster, asked, masking, before_opening, save, boxes, all_needed=all_needed
         )
-        save(made.to_bytes())
+        made._commit()
         return made
 
-    #: A party that restarts has all that it needs on disk: it may join any step.
-    first: ClassVar[bool] = True
-
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """All parties of the round until their votes are in it, if none may be missing."""
-        every = self._all_needed and not self._masking.survivors
-        return tuple(self._masking.round.bundles) if every else ()
-
-    def request(self, name: str) -> vote_pb2.PartyRequest:
-        """Return the request to a party, with what is sealed for it."""
-        asked, masking = vote_pb2.PartyRequest(), self._masking
-        if self.step == "ask_masked_ahead":
-            asked.ask_masked_ahead.CopyFrom(self._opens)
-            for each in asked.ask_masked_ahead.bundles:
+    def _fill(self, asked: Any, name: str) -> None:
+        masking = self._masking
+        if masking.phase is Phase.MASKED:
+            for each in asked.bundles:
                 if each.party != name:
                     each.box = self._boxes[each.party].get(name, b"")
-        elif self.step == "ask_consent_ahead":
-            asked.ask_consent_ahead.attempt = self.attempt
-            asked.ask_consent_ahead.masked.extend(masked.signatures_to_wire(masking.masked))
-        elif self.step == "ask_opening_ahead":
-            asked.ask_opening_ahead.attempt = self.attempt
-            asked.ask_opening_ahead.masked.extend(masked.signatures_to_wire(masking.masked))
-            asked.ask_opening_ahead.consents.extend(masked.signatures_to_wire(masking.consents))
-        return asked
+            return
+        asked.masked.extend(masked.signatures_to_wire(masking.masked))
+        if masking.phase is Phase.UNMASK:
+            asked.consents.extend(masked.signatures_to_wire(masking.consents))
 
-    def take(self, party: RosterParty, reply: vote_pb2.Reply) -> None:
-        """Take a party's answer to this step; see :class:`Aggregation`."""
-        name, masking = party.name, self._masking
-        self._require_awaited(name)
-        if self.step == "ask_masked_ahead":
-            ahead.check_masked_ahead(reply.masked_ahead)
-            masking.take_masked(name, reply.masked_ahead.packed, reply.masked_ahead.signature)
-        elif self.step == "ask_consent_ahead":
-            masking.take_signature(name, reply.consent.signature)
-        elif self.step == "ask_opening_ahead":
-            masked.check_unmasking(reply.opening)
-            masking.take_unmasking(name, masked.unmasking_from_wire(reply.opening))
-        self._save(self.to_bytes())
+    def _take(self, name: str, reply: vote_pb2.Reply) -> None:
+        ahead.check_masked_ahead(reply.masked_ahead)
+        given = reply.masked_ahead
+        self._masking.take_masked(name, given.packed, given.signature)
 
-    def advance(self) -> None:
-        """See :class:`Aggregation`."""
-        fixed = not self._masking.survivors
-        super().advance()
+    def _commit(self) -> None:
         self._save(self.to_bytes())
-        if fixed:
-            self._before_opening(self.survivors)
-        self.step = _STEP[self._masking.phase]
 
     def to_bytes(self) -> bytes:
         """Return the state, for :meth:`restore`."""
@@ -240,7 +184,7 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
             self._masking.round.roster.to_bytes(),
             self._opens.SerializeToString(deterministic=True),
             self._masking.to_bytes(),
-            bytes([self._all_needed]),
+            bytes([bool(self._everybody)]),
             *(each.SerializeToString(deterministic=True) for each in boxes),
         )
 
@@ -254,11 +198,7 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
         save: Callable[[bytes], None] = lambda _: None,
         before_opening: Callable[[tuple[str, ...]], None] = lambda _: None,
     ) -> AheadAggregation:
-        """Return the aggregation whose state :meth:`to_bytes` wrote.
-
-        ``before_opening`` is called again if the survivors are fixed: the process may have been
-        killed before it was.
-        """
+        """Return the aggregation whose state :meth:`to_bytes` wrote."""
         sealed, stored, state, all_needed, *rest = decode(_STATE, raw)
         asked = vote_pb2.AskMaskedAhead.FromString(stored)
         if len(rest) != len(asked.bundles):
@@ -270,19 +210,16 @@ class AheadAggregation(MaskedSteps[vote_pb2.AskMaskedAhead, ServerAhead]):
         round_ = ahead.round_of(campaign, asked, BundleRoster.from_bytes(sealed))
         masking = ServerAhead.restore(round_, state)
         made = cls(
-            campaign, roster, asked, boxes, masking, save, before_opening,
+            campaign, roster, asked, masking, before_opening, save, boxes,
             all_needed=all_needed == b"\1",
         )  # fmt: skip
-        if masking.survivors:
+        if masking.survivors:  # the process may have been killed before it was called
             before_opening(made.survivors)
         return made
 
 
 class SumsAhead:
-    """Begins the rounds of a campaign, and continues those that were begun.
-
-    The bundles of ``sums`` sums, one after the other, are asked for together.
-    """
+    """Begins and continues the rounds of a campaign; asks for the bundles of ``sums`` of them together."""
 
     def __init__(
         self, exchange: Exchange, store: Store, keys: KnownKeys | None = None, sums: int = 1
@@ -298,11 +235,8 @@ class SumsAhead:
 
     @property
     def early(self) -> vote_pb2.AskBundles | None:
-        """The request for the bundles of the first sums, to be sent with that for a description.
-
-        It is the same request that the round begins with, so its reply is there then; if a party has
-        another sealing key by then that is another request, and all parties are asked again.
-        """
+        """The request for the bundles of the first sums, to be sent with that for a description."""
+        # The round begins with the same request, unless a party has another sealing key by then.
         roster = None if self._keys is None else self._keys.roster
         return None if roster is None else ahead.roster_to_wire(roster, self._first, self._block)
 
@@ -317,11 +251,7 @@ class SumsAhead:
         all_needed: bool,
         before_opening: Callable[[tuple[str, ...]], None],
     ) -> AheadAggregation:
-        """Return the round of the batch at a place: the one that was begun, or one with new bundles.
-
-        The sum is of the parties ``only``, or all; ``all_needed``: each of them must be in it. For the last
-        argument see :class:`~aggregator_server.exchange.aggregation.MaskedSteps`.
-        """
+        """Return the round of a batch, of parties ``only``: the one that was begun, or a new one."""
         campaign = self._exchange.campaign
         number, state = self._store.round(place)
         save = partial(self._store.save_round, number)
@@ -347,9 +277,6 @@ class SumsAhead:
             raise
 
     def give_up(self, aggregation: AheadAggregation, place: int) -> None:
-        """Forget a round that cannot be completed, unless parties were sent its list of survivors.
-
-        They may have unmasked that sum, and unmask no other one.
-        """
+        """Forget a round that cannot be completed, unless parties may have unmasked its list of survivors."""
         if not aggregation.survivors:
             self._store.end_round(place)

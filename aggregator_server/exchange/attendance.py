@@ -134,10 +134,7 @@ class Attendance:
         return party
 
     def may_come(self, node: int, name: str, identity: bytes) -> bool:
-        """Return whether a party is enrolled, and on the roster if there is one.
-
-        It is asked again if the list of enrolled parties cannot be read now.
-        """
+        """Return whether a party is enrolled, and on the roster; asked again if the list cannot be read."""
         if self._enrolled is not None:
             try:
                 enrolled = self._enrolled()
@@ -154,10 +151,7 @@ class Attendance:
         return True
 
     def unenrolled_marked(self, names: Sequence[str]) -> list[str]:
-        """Return the names, marked where a party is not enrolled now: it was revoked, or never was.
-
-        Such a party is waited for, since it may still be enrolled; the coordinator has to see that.
-        """
+        """Return the names, marked where a party is not enrolled now: it is waited for all the same."""
         if self._enrolled is None:
             return list(names)
         try:
@@ -217,11 +211,7 @@ class Attendance:
 
 
 def agreed_classes(parties: Sequence[DescribedParty], wanted: int) -> tuple[str, ...] | None:
-    """Return the class list that more than half of the wanted parties name, None if there is none yet.
-
-    So one party, or the first, decides for no other. With more parties than are wanted there may be
-    two such lists; then there is none.
-    """
+    """Return the class list that more than half of the wanted parties name; None if none, or two, are."""
     counts = Counter(party.classes for party in parties)
     enough = [classes for classes, count in counts.items() if 2 * count > wanted]
     return enough[0] if len(enough) == 1 else None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator_server.exchange.attendance import Keyring
-    from aggregator_server.exchange.envelope import Out
+    from aggregator_server.exchange.presence import Out
     from aggregator_server.identities import Identities
     from pate.campaign.spec import CampaignSpec
 
@@ -79,6 +79,7 @@ class ByEnvelope:
         return Folders(store, self.folder, spec.id, keys, secret, say, show)
 
 
+@dataclass(frozen=True)
 class KnownKeys:
     """The sealing keys of a campaign's parties, before any of them has described itself.
 
@@ -88,13 +89,14 @@ class KnownKeys:
     gives no bundles for the old one, and is asked again once it has described itself.
     """
 
-    def __init__(
-        self, folder: Path, spec: CampaignSpec, identities: Identities, say: Callable[[str], None]
-    ) -> None:
-        self._file = folder / _ROSTER_FILE
-        self._spec = spec
-        self._identities = identities
-        self._say = say
+    folder: Path  # of the campaign
+    spec: CampaignSpec
+    identities: Identities
+    say: Callable[[str], None]
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / _ROSTER_FILE
 
     @cached_property
     def roster(self) -> BundleRoster | None:
@@ -103,7 +105,7 @@ class KnownKeys:
             return BundleRoster.from_bytes(self._file.read_bytes())
         except FileNotFoundError:
             pass
-        names, sums, enrolled = self._spec.parties, self._spec.sums, self._identities.enrolled()
+        names, sums, enrolled = self.spec.parties, self.spec.sums, self.identities.enrolled()
         if not sums.masked or not isinstance(names, tuple) or not enrolled.keys() >= set(names):
             return None
         found = [enrolled[name] for name in sorted(names)]
@@ -114,23 +116,23 @@ class KnownKeys:
             )
             made = BundleRoster(tuple(members), sums.min_parties, sums.colluders)
         except ProtocolError as error:
-            self._say(f"keys ahead are asked for one trip later: {error}")
+            self.say(f"keys ahead are asked for one trip later: {error}")
             return None
         write_file(self._file, made.to_bytes())
         return made
 
     def learn(self, roster: BundleRoster) -> None:
         """Record the keys with which parties have described themselves, for later campaigns."""
-        enrolled = self._identities.enrolled()
+        enrolled = self.identities.enrolled()
         for each in roster.parties:
             known = enrolled.get(each.member.name)
             sealing = SealingKey(each.key, each.signature)
             if known is None or known.sealing == sealing:
                 continue
             try:
-                self._identities.registry.seal(each.member.name, each.member.identity, sealing)
+                self.identities.registry.seal(each.member.name, each.member.identity, sealing)
             except PateError as error:  # a later campaign takes a trip more
-                self._say(f"the sealing key of {each.member.name} is not recorded: {error}")
+                self.say(f"the sealing key of {each.member.name} is not recorded: {error}")
 
 
 def check_goes_by_envelope(folder: Path, given: ByEnvelope | None) -> None:
@@ -153,9 +155,6 @@ def last_envelopes(folder: Path) -> list[Out]:
 
 
 def forget_key(folder: Path) -> None:
-    """Delete the key that opens answers: nobody can read copies of them that were left on their way.
-
-    Call it once the end is outside: no answer is read after it.
-    """
+    """Delete the key that opens answers, once the end is outside: copies of them cannot be read."""
     (folder / _KEY_FILE).unlink(missing_ok=True)
     sync(folder)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.aggregation import Steps
     from aggregator_server.exchange.attendance import Attendance, DescribedParty
-    from aggregator_server.exchange.distribution import Distribution
+    from aggregator_server.exchange.carrier import Distribution
     from aggregator_server.exchange.outbox import Outbox, Request
     from pate.campaign.announced import Announced
 
@@ -105,10 +105,7 @@ class Conversation:
             self._outbox.put(node, keys, EARLY, name)
 
     def send_away(self, party: DescribedParty, agreed: Sequence[str]) -> None:
-        """Ask a party to refuse that names other classes than ``agreed``, which most parties name.
-
-        It refuses by its own comparison, and says so on its own screen.
-        """
+        """Ask a party to refuse that names other classes than most; it says why on its own screen."""
         node = self._who.send_away(party)
         request = vote_pb2.PartyRequest()
         request.describe.agreed.extend(agreed)
@@ -213,10 +210,7 @@ class Conversation:
         self._forget(request.node)
 
     def _send_whole(self, request: Request) -> None:
-        """Have the whole campaign in the next request to a party that does not know it.
-
-        A step is asked again while it lasts; a party that lacks pieces of a file describes itself first.
-        """
+        """Have the whole campaign in the next request to a party that does not know it."""
         self._outbox.lacks(request.node)
         if request.again is not None:
             self._outbox.put(request.node, request.again, request.about, request.party)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from aggregator_server.exchange.aggregation import Aggregation, Steps, Sum
-    from aggregator_server.exchange.carrier import Carrier
-    from aggregator_server.exchange.distribution import Distribution
+    from aggregator_server.exchange.carrier import Carrier, Distribution
     from pate.campaign.offer import Offer, Settled
     from pate.campaign.roster import RosterParty
     from pate.runtime.screen import Screen
@@ -132,10 +131,7 @@ class Exchange:
         return rest
 
     def sealing_keys(self, identities: Mapping[str, bytes]) -> Mapping[bytes, vote_pb2.SealingKey]:
-        """Wait until these parties, by name, have described themselves; return their keys for bundles.
-
-        They are by identity; a party that makes no bundles has none.
-        """
+        """Wait for descriptions of these parties, by name; return the keys for bundles, by identity."""
         with self._screen.waiting(_REMIND_S) as remind:
             while True:
                 self.look()
@@ -307,11 +303,7 @@ class Exchange:
     # --- the end -------------------------------------------------------------------------
 
     def finish(self, finish: vote_pb2.Finish, voted: Collection[str]) -> None:
-        """Notify the parties of the end of the campaign, and wait for their acknowledgement.
-
-        A party that is not notified would wait for a server that never returns. Those that ``voted`` are
-        probably connected, or will return soon.
-        """
+        """Notify the parties of the end; wait for their acknowledgement, above all if they ``voted``."""
         told: dict[tuple[str, int], float] = {}  # by name and visit
         began = self._clock()
         remind = began + _REMIND_S

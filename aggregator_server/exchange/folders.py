@@ -5,15 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from aggregator_server.exchange.carrier import Arrival
-from pate.envelopes.file import SUFFIX, digest_of, opened, write
+from pate.envelopes.file import SUFFIX, digest_of, opened, unseal, write
 from pate.envelopes.manifest import Manifest
-from pate.envelopes.sealing import unseal
 from pate.errors import DiskError, PateError, ProtocolError, StateError
-from pate.masking.keys import KeyPair
+from pate.masking.keys import KeyPair, derive
 from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
@@ -22,7 +18,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.attendance import Keyring
     from aggregator_server.exchange.carrier import Carrier
-    from aggregator_server.exchange.envelope import Out
+    from aggregator_server.exchange.presence import Out
     from aggregator_server.exchange.store import Store
     from pate.envelopes.file import Envelope
 
@@ -34,11 +30,7 @@ _MOST_RECEIPT: Final = 2**16
 
 
 class Folders:
-    """Carries what is asked by envelope; a party has one envelope at a time, and counts as connected.
-
-    An envelope holds what the store has recorded and not closed. Without a list of enrolled parties one
-    has the key of its first answer.
-    """
+    """Carries what the store has recorded and not closed: one envelope a party at a time."""
 
     def __init__(
         self,
@@ -147,10 +139,7 @@ class Folders:
     # --- in ------------------------------------------------------------------------------------
 
     def _take_in(self, arrivals: list[Arrival]) -> bool:
-        """Take all answers that are new in the inbox; files are left where they are.
-
-        Returns whether none is left that this server could not judge now.
-        """
+        """Take what is new in the inbox, where files stay; return whether none is left to be judged later."""
         judged = True
         for path in sorted(self._in.glob(f"*{SUFFIX}")):
             try:
@@ -235,5 +224,4 @@ class Both:
 
 def derived(secret: bytes, what: bytes) -> bytes:
     """Return the key of 32 bytes for one use of a campaign's secret."""
-    info = b"pate/v1/envelopes/" + what
-    return HKDF(SHA256(), length=32, salt=None, info=info).derive(secret)
+    return derive(secret, b"pate/v1/envelopes/" + what)

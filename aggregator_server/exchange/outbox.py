@@ -120,10 +120,8 @@ class Outbox:
         return {each.node for each in self._open.values() if each.about == about and not each.left}
 
     def busy(self, steps: Steps | None) -> set[str]:
-        """Return the names of the parties that are asked nothing more now.
-
-        One by envelope may have the request of an earlier step open for days, and gets the next one.
-        """
+        """Return the names of the parties that are asked nothing more now."""
+        # One by envelope may have the request of an earlier step open for days, and gets the next one.
         return {
             each.party
             for each in self._open.values()
@@ -151,10 +149,7 @@ class Outbox:
     # --- what came back ------------------------------------------------------------------
 
     def arrivals(self) -> Iterator[tuple[Request, Arrival]]:
-        """Yield what arrived, with its request, which is no longer open.
-
-        What comes under no open request, late or for the second time, is dropped.
-        """
+        """Yield what arrived under an open request, which it closes; a late or second reply is dropped."""
         while arrivals := self._received():
             for arrival in arrivals:
                 request = self._open.pop((arrival.node, arrival.digest), None)

@@ -14,7 +14,7 @@ import hmac
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from aggregator_server.exchange.envelope import Out
+from aggregator_server.exchange.presence import Out
 from pate.envelopes.manifest import Manifest, Part, text_of
 from pate.errors import ProtocolError, StateError
 from pate.storage.durable_file import DurableFile
@@ -100,10 +100,7 @@ class Store:
         return hmac.digest(self._nonce_key, request, "sha256")[:ID_BYTES]
 
     def ask(self, party: str, digest: bytes, body: bytes, kind: str) -> bytes | None:
-        """Record a request; return its reply if there is one already.
-
-        A step of a sum, or the end of the campaign, closes what was asked of the party before.
-        """
+        """Record a request, which closes earlier ones unless it is standing; return its reply if there."""
         with self._file.writing() as db:
             found = db.execute(
                 "SELECT reply FROM requests WHERE party = ? AND digest = ?", (party, digest)
@@ -130,20 +127,14 @@ class Store:
             return frozenset(db.execute(found))
 
     def end_wait(self) -> list[str]:
-        """Have the wait for the steps of sums that are out end at the server's next look into its inbox.
-
-        Returns the names of the parties that have not answered them.
-        """
+        """End the wait for steps that are out, at the next look into the inbox; return who did not answer."""
         with self._file.writing() as db:
             rows = db.execute(_STEPS_OUT).fetchall()
             db.executemany("UPDATE requests SET closed = 2 WHERE id = ?", [row[:1] for row in rows])
         return sorted({party for _, party, _ in rows})
 
     def close_due(self) -> list[tuple[str, bool]]:
-        """Close, durably, what a date or :meth:`end_wait` ended; an answer in the inbox is in time.
-
-        Returns the name of each party, and whether a date ended the wait.
-        """
+        """Close what a date (True) or :meth:`end_wait` ended, by party; an answer in the inbox is in time."""
         now = text_of(self._clock())
         with self._file.writing() as db:
             rows = db.execute(
@@ -180,10 +171,7 @@ class Store:
                 db.execute("INSERT INTO sums (place) VALUES (?)", (place,))
 
     def round(self, place: int) -> tuple[int, bytes | None]:
-        """Return number and state of a batch's masked sum; a new one, without a state, is numbered.
-
-        No number is given twice: the bundles of a number are used once.
-        """
+        """Return number and state of a batch's masked sum. A new one has a number that none had before."""
         with self._file.writing() as db:
             found = db.execute(
                 "SELECT number, state FROM rounds WHERE place = ? AND NOT over", (place,)
@@ -210,10 +198,7 @@ class Store:
     # --- envelopes ---------------------------------------------------------------------------
 
     def due(self) -> list[Out]:
-        """Return the envelopes that must be outside: new ones are made, and old ones ended.
-
-        A party has one envelope at a time, with all that it is asked.
-        """
+        """Return the envelopes that must be outside, one a party with all that it is asked; others end."""
         found = []
         with self._file.writing() as db:
             for party in self.names.values():
@@ -303,10 +288,7 @@ class Store:
     def take(
         self, out: Out, digest: bytes, key: bytes, replies: Sequence[bytes]
     ) -> list[tuple[bytes, bytes]] | None:
-        """Record an answer; return (digest of the request, reply) of what it answers in time.
-
-        None if this answer was taken before.
-        """
+        """Record an answer; return (request's digest, reply) of all in time, None if it was taken before."""
         taken = []
         with self._file.writing() as db:
             before = db.execute(
@@ -347,10 +329,7 @@ class Store:
 
 
 def _delete_replies(db: sqlite3.Connection, *, bundles: bool = False) -> None:
-    """Delete the replies to the steps of sums, and close these requests.
-
-    Those with keys ahead (``bundles``) have no votes and may be for a later sum.
-    """
+    """Delete replies to steps of sums, and close the requests; ``bundles`` may be for a later sum."""
     db.execute(
         "UPDATE requests SET reply = NULL, closed = 1 "
         "WHERE reply IS NOT NULL AND ((kind LIKE 'ask%' AND kind != 'ask_bundles') "

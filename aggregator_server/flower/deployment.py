@@ -28,8 +28,8 @@ from aggregator_server.flower.nodes import let_in, pem
 from aggregator_server.flower.superlink import MOST_MEMORY, SuperLink, trust_in
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.enrolment_service import EnrolmentService
-from aggregator_server.listening.bounded_listener import raise_file_limit
 from pate.errors import PateError, ProcessError
+from pate.listening.bounded_listener import raise_file_limit
 from pate.printable import listed
 
 if TYPE_CHECKING:

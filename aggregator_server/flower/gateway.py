@@ -5,7 +5,7 @@ run, have no authentication: any client could start runs and read every reply. S
 listens on loopback, and this gateway exposes only the twelve routes of the API for parties, and the
 health check (:mod:`aggregator_server.flower.fleet.filter`), plus one route of our own, to which
 invited parties send their keys while a code is open. Connections, their duration and heads are
-bounded (:mod:`aggregator_server.listening`).
+bounded (:mod:`pate.listening`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 from aggregator_server.flower.fleet.filter import EnrolmentService, Filter
 from aggregator_server.flower.held_pulls import HeldPulls
 from aggregator_server.flower.node_sessions import Sessions
-from aggregator_server.listening.bounded_listener import room_for_connections
-from aggregator_server.listening.http_server import HttpServer
 from pate.errors import UsageError
+from pate.listening.bounded_listener import room_for_connections
+from pate.listening.http_server import HttpServer
 from pate.runtime.child import LOOPBACK, listen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from aggregator_server.listening.bounded_listener import BoundedListener
+    from pate.listening.bounded_listener import BoundedListener
 
 #: Largest head of one request (its line and headers), in bytes; Flower's stay below 2 KiB.
 MAX_HEAD: Final = 32 * 2**10

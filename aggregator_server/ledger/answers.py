@@ -183,15 +183,14 @@ class Charging(CampaignStep):
     mechanism: Mechanism = field(metadata=in_text(kinds=MECHANISMS.values()))
     events: tuple[Charged, ...]
     cost: Fraction
-    # ``simulated`` is seeded and gives no protection; ``parties`` is already in the votes
-    noise: Literal["system", "simulated", "parties"]
+    noise: Literal["system", "parties"]  # ``parties``: it is already in the votes
 
     @classmethod
-    def of(cls, state: CampaignState, queries: Sequence[int], *, simulated: bool) -> Charging:
+    def of(cls, state: CampaignState, queries: Sequence[int]) -> Charging:
         """Return the step that charges queries of the current round."""
         events, cost = state.charged(len(queries))
-        noise: Literal["system", "simulated", "parties"]
-        noise = "parties" if state.spec.sums.distributed else "simulated" if simulated else "system"
+        noise: Literal["system", "parties"]
+        noise = "parties" if state.spec.sums.distributed else "system"
         mechanism = state.mechanism(state.round)
         return cls(state.round, tuple(queries), mechanism, events, cost, noise)
 
@@ -228,7 +227,6 @@ class Charging(CampaignStep):
             phase="labelling",
             spent=state.spent + cost,
             open_charge=made,
-            simulated=state.simulated or self.noise == "simulated",
         )
 
     def _check_free(self, state: CampaignState) -> None:

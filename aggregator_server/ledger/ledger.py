@@ -154,7 +154,7 @@ class Ledger:
         """Record the summed votes of one batch."""
         return self._append(Votes.of(self.state(), first, histogram, responders))
 
-    def charge(self, queries: Sequence[int], *, simulated: bool = False) -> Charge:
+    def charge(self, queries: Sequence[int]) -> Charge:
         """Charge the worst cost of answering ``queries`` in the current round, durably.
 
         When this returns, noise may be drawn once for each query, and the answers be passed to
@@ -164,7 +164,7 @@ class Ledger:
         A query that is asked again is charged again.
         """
         with self._turn:
-            step = Charging.of(self._log.state, queries, simulated=simulated)
+            step = Charging.of(self._log.state, queries)
             self._held = self._append(step).open_charge
             return cast("Charge", self._held)
 

@@ -131,7 +131,6 @@ class CampaignState:
     # the noisy counts of matrices, one for each round, which are public
     released: tuple[NoisyVotes, ...] = ()
     rounds_over: bool = False
-    simulated: bool = False
 
     @property
     def noisy(self) -> NoisyVotes | None:

@@ -38,11 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verification:
-    """The summary of a verified ledger.
-
-    ``epsilon`` is that of the cap at the campaign's delta: the guarantee; 0 before the roster.
-    ``simulated``: seeded noise was used, so that nothing is guaranteed.
-    """
+    """The summary of a verified ledger."""
 
     campaign: str
     phase: str
@@ -53,8 +49,7 @@ class Verification:
     cap: Fraction
     spent: Fraction
     wasted: Fraction
-    epsilon: float
-    simulated: bool
+    epsilon: float  # of the cap at the campaign's delta: the guarantee; 0 before the roster
 
 
 def read_campaign(place: Place) -> tuple[CampaignState, list[Entry]]:
@@ -89,7 +84,6 @@ def verify(place: Place, *heads: Head | None) -> Verification:
         spent=state.spent,
         wasted=state.wasted,
         epsilon=state.epsilon,
-        simulated=state.simulated,
     )
 
 

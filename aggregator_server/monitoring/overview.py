@@ -11,10 +11,10 @@ import json
 from collections import Counter, deque
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from pate.foreign import json_value
+from pate.page import static
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +50,7 @@ class EnvelopeRow:
     made: str
     until: str  # when the party stops answering it; empty: never
     answered: str  # when its answer was looked at; empty: there was none
-    state: str  # see :attr:`aggregator_server.exchange.envelope.Out.state`
+    state: str  # see :attr:`aggregator_server.exchange.presence.Out.state`
 
 
 @dataclass(frozen=True)
@@ -209,23 +209,30 @@ class Overview:
         """Return the page with this overview inside, as one HTML file that needs no server."""
         told = json.dumps(self.to_json(), allow_nan=False).replace("<", "\\u003c")
         icon = f"data:image/svg+xml;base64,{base64.b64encode(static('page.svg')).decode()}"
-        style, script = static("page.css").decode(), static("page.js").decode()
-        text = static("page.html").decode()
+        text = _own("page.html")
+        data = f'<script type="application/json" id="last">{told}</script>'
         for link, inside in (
-            ('<link rel="stylesheet" href="/page.css">', f"<style>{style}</style>"),
+            (
+                '<link rel="stylesheet" href="/page.css">',
+                f"<style>{static('page.css').decode()}</style>",
+            ),
             (
                 '<script src="/page.js"></script>',
-                f'<script type="application/json" id="last">{told}</script><script>{script}</script>',
+                f"{data}<script>{static('page.js').decode()}</script>",
             ),
+            ('<script src="/campaign.js"></script>', f"<script>{_own('campaign.js')}</script>"),
             ("/page.svg", icon),
         ):
             text = text.replace(link, inside)
         return text.encode()
 
 
-def static(name: str) -> bytes:
-    """Return one of the page's files."""
-    return (resources.files("aggregator_server.monitoring") / "static" / name).read_bytes()
+#: The page's own files, with their package.
+FILES: Final = dict.fromkeys(("page.html", "campaign.js"), "aggregator_server.monitoring")
+
+
+def _own(name: str) -> str:
+    return static(name, FILES[name]).decode()
 
 
 #: Number of rows of entries on the page.

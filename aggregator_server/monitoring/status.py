@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from fractions import Fraction
 
-    from aggregator_server.exchange.envelope import Out
+    from aggregator_server.exchange.presence import Out
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
     from pate.planning.forecast import Forecast
@@ -425,8 +425,6 @@ def _budget(state: CampaignState, charged: float) -> Budget:
 def _checks_of(state: CampaignState) -> tuple[Check, ...]:
     """Return the health checks that follow from the state."""
     found = []
-    if state.simulated:
-        found.append(Check("noise", ok=False, text="the noise is seeded: nothing is guaranteed"))
     if state.wasted:
         share = float(state.wasted / state.cap)
         text = f"interruptions cost {share:.1%} of the budget: charged, and no answer came"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.identities import require_identities, told_port
-from aggregator_server.listening.bounded_listener import raise_file_limit, room_for_connections
 from aggregator_server.preflight import campaign, identity
 from pate.errors import DiskError, PateError, PortInUseError, UnreachableError
+from pate.listening.bounded_listener import raise_file_limit, room_for_connections
 from pate.preflight import Check, Finding, Skipped, begin, machine, needed
 from pate.runtime.child import require_free_port
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rich.table import Table
 from rich.text import Text
 
-from aggregator_server.exchange.envelope import in_words
-from aggregator_server.exchange.presence import here_in_words, noted
+from aggregator_server.exchange.presence import here_in_words, in_words, noted
 from aggregator_server.exchange.store import FILE, Store
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import place
@@ -235,5 +234,4 @@ def verify(folder: Path, head: str | None, database: str | None = None) -> dict[
         "cap": str(found.cap),
         "spent": str(found.spent),
         "wasted": str(found.wasted),
-        "simulated": found.simulated,
     }

@@ -113,16 +113,10 @@ def server_epsilon(state: CampaignState) -> float | None:
 
 
 def _noise(state: CampaignState) -> str:
-    if state.simulated:
-        return "simulated: drawn from a seed, so that nothing is guaranteed"
     return noise_in_words(state.spec.sums.honest if state.spec.sums.distributed else None)
 
 
 def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
-    if state.simulated:
-        return ObserverStatement(
-            "public", None, None, "no guarantee: the noise of this run came from a seed"
-        )
     provided = (
         f"if at most {_parties(state.spec.sums.colluders)} tell others of their noise"
         if state.spec.sums.distributed

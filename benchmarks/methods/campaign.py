@@ -30,8 +30,8 @@ from benchmarks.record import Cost
 from benchmarks.rows import Options
 from party.identity.keys import shard_key
 from party.voting.neighbour import NeighbourVotes
-from party.voting.request import Ensemble
 from party.voting.voter import Voter
+from party.voting.voters import Ensemble
 from pate.accounting.account import Account, Figures, LaplaceSetting, account
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting

@@ -81,7 +81,7 @@ def watch(options: WatchOptions) -> None:
     For example: pate-party watch ./inbox ./outbox --data ./hospital_a
     """
     with importing():
-        from party.envelopes.watching import Watch
+        from party.envelopes.answering import Watch
 
     with _party(options, options.name) as (party, answers, _, screen):
         watching = Watch(answers, options.inbox, options.outbox, screen.say)

@@ -12,8 +12,6 @@ import typer
 
 from party.cli.naming import NameOption, the_home
 from party.options import PolicyOption
-from pate.campaign.choices import EARLY_ENDS
-from pate.codes import code_of
 from pate.errors import DataError, LedgerError
 from pate.runtime.command import print_json
 from pate.runtime.options import HomeOption, JsonOption
@@ -22,11 +20,10 @@ from pate.runtime.screen import Display
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from party.ledger.accountant import Figure, Totals
-    from party.ledger.campaigns import CampaignRecord
+    from party.ledger.accountant import Figure
+    from party.ledger.campaigns import Campaign
     from party.ledger.ledger import PartyLedger
     from pate.accounting.filters import Delta
-    from pate.campaign.offer import Offer
 
 #: No privacy statement is larger.
 _LARGEST_STATEMENT = 2**20
@@ -144,6 +141,7 @@ def _print(lines: list[str], indent: int = 0) -> None:
 def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]:
     from party.cli.synthesize import in_words as rows_in_words
     from party.ledger.accountant import together
+    from party.ledger.words import campaign_in_words, number_of
 
     campaigns, rows = ledger.campaigns(), ledger.syntheses()
     yield f"{ledger.path}: the chain holds, head {ledger.head}"
@@ -152,7 +150,7 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
         return
     for each in campaigns:
         yield ""
-        yield from _campaign_in_words(each, delta)
+        yield from campaign_in_words(each, delta)
     for release in rows:
         yield ""
         yield from rows_in_words(release, delta)
@@ -160,7 +158,7 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
         used = sum(bool(each.round) for each in bundles)
         yield ""
         yield (
-            f"keys ahead: {_number(len(bundles), 'bundle')} left, each for one masked sum; {used} "
+            f"keys ahead: {number_of(len(bundles), 'bundle')} left, each for one masked sum; {used} "
             f"{'was' if used == 1 else 'were'} used (--json has numbers and digests)"
         )
     for several in _by_series(campaigns):
@@ -169,7 +167,8 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
     yield ""
     what = f"all {len(campaigns)}"
     if rows:
-        what = f"{_number(len(campaigns), 'campaign')} and {_number(len(rows), 'release')} of synthetic rows"
+        releases = number_of(len(rows), "release")
+        what = f"{number_of(len(campaigns), 'campaign')} and {releases} of synthetic rows"
     yield f"{what} together, by our own accountant: {figure.in_words}"
     if bounds := ledger.bounds():
         yield f"our own accountant keeps: {bounds[-1].in_words}"
@@ -177,160 +176,49 @@ def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str
         yield f"it kept {len(bounds)} bounds so far; together they promise {together(bounds)}"
 
 
-def _campaign_in_words(record: CampaignRecord, delta: Delta) -> Iterator[str]:
-    from pate.formats.enrolment import readable
-    from pate.formats.privacy_statement import in_words, neighbours_of
-
-    offer = record.offer
-    announced = offer.announced
-    yield f"campaign {offer.campaign}, joined {record.joined_at}"
-    yield f"  signed by the key {readable(offer.key)}"
-    yield (
-        f"  asked: {announced.aggregator} over a public set of {_number(announced.queries, 'query')}"
-        f", {_number(announced.rounds, 'round')}"
-    )
-    if offer.settled is not None:
-        names = offer.settled.names
-        yield (f"  with {_number(len(names), 'party')} ({', '.join(names)}), {_who_votes(offer)}")
-    yield f"  left: {_votes_in_words(record)}"
-    for survivors, batches, queries in _openings(record):
-        yield (
-            f"  opened: the sum over {_number(queries, 'query')} in "
-            f"{_number(batches, 'batch', 'batches')}, with the votes of {', '.join(survivors)}"
-        )
-    for file in record.files:
-        yield (
-            f"  envelope {file.number} answered {file.at}, by a file of "
-            f"{_number(file.size, 'byte')} with SHA-256 {file.digest}"
-        )
-    if announced.series is not None:
-        cast = _number(record.units, "vote") if record.batches else "no vote"
-        yield f"  of the series {announced.series}, with {cast} of our {announced.unit}s"
-    among = neighbours_of(
-        announced.unit,
-        records_vote=announced.records_vote,
-        series=announced.series,
-        code=announced.code,
-    )
-    yield f"  promised: {in_words(announced.epsilon, announced.delta, announced.unit, neighbours=among)}"
-    if record.ending is not None and record.ending.cause:
-        yield (
-            f"  ended {record.ending.at}, before it asked for votes: {EARLY_ENDS[record.ending.cause]}"
-        )
-    elif record.ending is not None:
-        end, answer = record.ending, code_of(announced.code).answer
-        released = _number(end.labels_released, "label")
-        if not answer.labelled:
-            released = answer.release_in_words(end.labels_released, end.queries_asked)
-        yield (
-            f"  ended {end.at}: {_number(end.queries_asked, 'query')} asked, {released} released, "
-            f"at most {in_words(end.epsilon, end.delta, announced.unit, neighbours=among)}"
-        )
-    yield from _own_figures(record.totals, delta)
-
-
-def _own_figures(totals: Totals, delta: Delta) -> Iterator[str]:
-    """Yield the epsilon at the promised delta, which can be compared, and at our own if it is another."""
-    from party.ledger.accountant import at_promised_delta, cumulative_epsilon
-
-    ours, theirs = cumulative_epsilon([totals], delta), at_promised_delta(totals)
-    if theirs is None or theirs.delta == ours.delta:
-        yield f"  by our own accountant: {ours.in_words}"
-        return
-    sizes = ("smaller", "larger") if ours.delta < theirs.delta else ("larger", "smaller")
-    yield f"  by our own accountant: {theirs.in_words}"
-    yield f"  the same at our own, {sizes[0]} delta (so epsilon is {sizes[1]}): {ours.in_words}"
-
-
-def _by_series(campaigns: Iterable[CampaignRecord]) -> list[list[CampaignRecord]]:
+def _by_series(campaigns: Iterable[Campaign]) -> list[list[Campaign]]:
     """Return the campaigns of each series in which votes of ours have left, in order."""
-    found: dict[tuple[bytes, str], list[CampaignRecord]] = {}
+    found: dict[tuple[bytes, str], list[Campaign]] = {}
     for each in campaigns:
         if each.offer.announced.series is not None and each.batches:
             found.setdefault((each.offer.key, each.offer.announced.series), []).append(each)
     return list(found.values())
 
 
-def _series_in_words(campaigns: Sequence[CampaignRecord], delta: Delta) -> Iterator[str]:
+def _series_in_words(campaigns: Sequence[Campaign], delta: Delta) -> Iterator[str]:
     from party.ledger.accountant import cumulative_epsilon
+    from party.ledger.words import number_of
     from pate.formats.enrolment import readable
 
     offer = campaigns[0].offer
     figure = cumulative_epsilon([each.totals for each in campaigns], delta)
     yield (
-        f"series {offer.announced.series}: {_number(len(campaigns), 'campaign')} signed by the key "
+        f"series {offer.announced.series}: {number_of(len(campaigns), 'campaign')} signed by the key "
         f"{readable(offer.key)}"
     )
-    units = sum(each.units for each in campaigns)
+    units = sum(each.voted for each in campaigns)
     yield (
-        f"  who has voted in it does not vote in it again: {_number(units, 'vote')} of our "
+        f"  who has voted in it does not vote in it again: {number_of(units, 'vote')} of our "
         f"{offer.announced.unit}s so far"
     )
     yield f"  the whole series, by our own accountant: {figure.in_words}"
 
 
-def _who_votes(offer: Offer) -> str:
-    announced, how = offer.announced, code_of(offer.announced.code).in_words
-    if not announced.records_vote:
-        teachers = 0 if offer.settled is None else offer.settled.teachers
-        return _number(teachers, "teacher") + (how and f", {how}")
-    most = f", at most {announced.most_votes} of a party on a count"
-    return f"records vote{how and f', {how}'}{most}"
-
-
-def _votes_in_words(record: CampaignRecord) -> str:
-    if not record.batches:
-        return "no votes"
-    how = {
-        ("masked", "central"): "masked: nobody saw our votes alone, the server their exact sum",
-        ("masked", "distributed"): "masked, with a noise share: nobody saw our votes alone, the "
-        "server their noisy sum",
-        ("plain", "central"): "plain: the server saw our vote vectors",
-    }[record.offer.announced.sums.aggregation, record.offer.announced.sums.noise]
-    times = sum(len(each.answered_at) for each in record.batches)
-    again = times - len(record.batches)
-    first, last = (
-        record.batches[0].answered_at[0],
-        max(each.answered_at[-1] for each in record.batches),
-    )
-    return (
-        f"votes on {_number(record.queries, 'query')} in "
-        f"{_number(len(record.batches), 'batch', 'batches')}"
-        + (f", {_number(again, 'batch', 'batches')} again" if again else "")
-        + f", from {first} to {last}; {how}"
-    )
-
-
-def _openings(record: CampaignRecord) -> Iterator[tuple[tuple[str, ...], int, int]]:
-    """Yield survivors, batches and queries, one for each list of survivors."""
-    for survivors in dict.fromkeys(each.survivors for each in record.opened):
-        if survivors is not None:
-            these = [each for each in record.opened if each.survivors == survivors]
-            yield survivors, len(these), sum(each.queries for each in these)
-
-
-def _number(count: int, one: str, many: str | None = None) -> str:
-    if count == 1:
-        return f"1 {one}"
-    plural = many or (one[:-1] + "ies" if one.endswith("y") else one + "s")
-    return f"{count} {plural}"
-
-
-def _as_json(record: CampaignRecord, delta: Delta) -> dict[str, object]:
+def _as_json(record: Campaign, delta: Delta) -> dict[str, object]:
     from party.ledger.accountant import cumulative_epsilon
 
     return {
         "offer": record.offer.to_dict(),
         "joined_at": record.joined_at,
         "queries": record.queries,
-        "batches": [asdict(each) for each in record.batches],
-        "files": [asdict(each) for each in record.files],
+        "batches": [asdict(each) for each in record.batches.values()],
+        "files": [asdict(each) for each in record.files.values()],
         "ending": None if record.ending is None else asdict(record.ending),
         "own_figure": _figure_json(cumulative_epsilon([record.totals], delta)),
     }
 
 
-def _series_json(campaigns: Sequence[CampaignRecord], delta: Delta) -> dict[str, object]:
+def _series_json(campaigns: Sequence[Campaign], delta: Delta) -> dict[str, object]:
     from party.ledger.accountant import cumulative_epsilon
 
     return {

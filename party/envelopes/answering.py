@@ -13,19 +13,16 @@ repeated, and an answer that was lost on its way may be sent again.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+import time
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-from pate.envelopes.file import Envelope, opened, write
+from pate.envelopes.file import SUFFIX, Envelope, opened, seal, write
 from pate.envelopes.manifest import Manifest, Part, date_of
-from pate.envelopes.sealing import seal
-from pate.errors import RefusedError, StateError
+from pate.errors import DataError, PateError, RefusedError, StateError
 from pate.masking.encoding import encode
-from pate.masking.keys import KeyPair
+from pate.masking.keys import KeyPair, derive
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, write_file
 from protos.bounds import MAX_MESSAGE, parse
@@ -56,36 +53,30 @@ class Answered:
     again: bool
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Answers:
     """Answers the envelopes of one party."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        identity: Ed25519PrivateKey,
-        home: Path,
-        ledger: PartyLedger,
-        pinned: bytes | None,  # the campaign key of its enrolment; None: not enrolled
-        # makes what answers requests; called only if there is something to answer
-        voter: Callable[[], Voter],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),  # UTC
-    ) -> None:
-        self._name = name
-        self._identity = identity
-        self._folder = private_directory(home / FOLDER)
-        self._ledger = ledger
-        self._pinned = pinned
-        self._voter = voter
-        self._clock = clock
+    name: str
+    identity: Ed25519PrivateKey
+    home: Path
+    ledger: PartyLedger
+    pinned: bytes | None  # the campaign key of its enrolment; None: not enrolled
+    # makes what answers requests; called only if there is something to answer
+    voter: Callable[[], Voter]
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def __post_init__(self) -> None:
+        private_directory(self._folder)
+
+    @property
+    def _folder(self) -> Path:
+        return self.home / FOLDER
 
     def answer(self, path: Path, out: Path) -> Answered:
-        """Answer an envelope.
-
-        ``out``: file of the answer, or an existing folder for it.
-        """
+        """Answer an envelope; ``out`` is the file of the answer, or an existing folder for it."""
         with opened(path) as envelope:
-            require_for(envelope, self._name, self._pinned)
+            require_for(envelope, self.name, self.pinned)
             known = self._kept(envelope.digest)
             again = known.exists()
             if not again:
@@ -104,14 +95,14 @@ class Answers:
     def _require_timely(self, envelope: Envelope) -> None:
         """Check dates and numbers: an old envelope, or one of two with the same number, is refused."""
         manifest = envelope.manifest
-        if manifest.until and self._clock() > date_of(manifest.until):
+        if manifest.until and self.clock() > date_of(manifest.until):
             raise RefusedError(
                 f"this envelope could be answered until {manifest.until}, and it is "
-                f"{self._clock():%Y-%m-%dT%H:%M:%SZ} here: ask the coordinator for a new one, or "
+                f"{self.clock():%Y-%m-%dT%H:%M:%SZ} here: ask the coordinator for a new one, or "
                 "correct this machine's clock"
             )
-        record = self._ledger.find(manifest.campaign)
-        last = max((each.number for each in record.files), default=0) if record else 0
+        record = self.ledger.find(manifest.campaign)
+        last = max((each.number for each in record.files.values()), default=0) if record else 0
         if manifest.number <= last:
             raise RefusedError(
                 f"envelope {last} of campaign {manifest.campaign[:8]} was answered before, and this "
@@ -122,26 +113,26 @@ class Answers:
     def _make(self, envelope: Envelope, to: Path) -> None:
         """Answer all requests, and keep the answer's file."""
         asked = read_requests(envelope)  # all of them, before the first is answered
-        voter = self._voter()
+        voter = self.voter()
         replies = []
         for kind, body in zip(asked.kinds, envelope.messages(), strict=True):
             replies.append(self._reply(voter, envelope.manifest.campaign, kind, body))
         answers = replace_direction(
             envelope.manifest,
             answers=envelope.digest,
-            key=self._identity.public_key().public_bytes_raw(),
+            key=self.identity.public_key().public_bytes_raw(),
         )
         pair = self._pair(envelope.digest, replies)
         draft = replace(answers, seal=pair.public)
         sealed = seal(pair, envelope.manifest.seal, draft.about, replies)
-        write(to, replace(draft, parts=tuple(map(Part.of, sealed))), self._identity, sealed)
+        write(to, replace(draft, parts=tuple(map(Part.of, sealed))), self.identity, sealed)
 
     def _release(self) -> None:
         """Delete what campaigns that ended left here, but for the answer to the last envelope of each."""
-        for record in self._ledger.campaigns():
+        for record in self.ledger.campaigns():
             if record.ending is None or not record.files:
                 continue
-            campaign, *earlier = record.offer.campaign, *record.files[:-1]
+            campaign, *earlier = record.offer.campaign, *[*record.files.values()][:-1]
             for reply in self._folder.glob(f"{campaign}.*{_REPLY}"):
                 reply.unlink(missing_ok=True)
             for each in earlier:
@@ -165,7 +156,7 @@ class Answers:
         with opened(known) as answer:
             if answer.manifest.answers != envelope.digest:
                 raise StateError(f"{known} is damaged: it answers another envelope; remove it")
-            self._ledger.send(
+            self.ledger.send(
                 envelope.manifest.campaign,
                 number=envelope.manifest.number,
                 answers=envelope.digest,
@@ -173,7 +164,7 @@ class Answers:
                 size=answer.size,
             )
             reach("envelope-recorded")
-            write(to, answer.manifest, self._identity, answer.messages())
+            write(to, answer.manifest, self.identity, answer.messages())
             write_file(self._sent_mark(envelope.digest), b"")
             return Answered(to, answer.digest, answer.size, again)
 
@@ -181,8 +172,7 @@ class Answers:
         """Return the pair that seals these replies; other replies have another one."""
         digests = [hashlib.sha256(each).digest() for each in replies]
         info = encode("envelope key", envelope, *digests)
-        secret = self._identity.private_bytes_raw()
-        return KeyPair(HKDF(SHA256(), length=32, salt=None, info=info).derive(secret))
+        return KeyPair(derive(self.identity.private_bytes_raw(), info))
 
     def _kept(self, digest: bytes) -> Path:
         return self._folder / f"{digest.hex()}.pate"
@@ -204,3 +194,65 @@ def require_no_refusal(reply: bytes) -> None:
     parse(inner, signed.body, "reply")
     if inner.WhichOneof("body") == "refusal":
         raise RefusedError(f"we refused a request: {inner.refusal.kind}")
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Answers what arrives in a folder, for those who move files by a robot.
+
+    A file that cannot be answered is named once and left where it is; it is tried again when it has
+    changed, since a robot may still have been writing it.
+    """
+
+    answers: Answers
+    inbox: Path
+    outbox: Path
+    say: Callable[[str], None]
+    # state of a file when it was last looked at, by its name
+    _seen: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        for folder in (self.inbox, self.outbox):
+            if not folder.is_dir():
+                raise DataError(f"there is no folder at {folder}")
+
+    def look(self) -> list[PateError]:
+        """Answer what is new, and return the errors of what could not be answered."""
+        errors: list[PateError] = []
+        for path in sorted(self.inbox.glob(f"*{SUFFIX}")):
+            try:
+                facts = path.lstat()
+            except FileNotFoundError:
+                continue
+            state = (facts.st_size, facts.st_mtime_ns)
+            if self._seen.get(path.name) == state:
+                continue
+            self._seen[path.name] = state
+            try:
+                self._one(path)
+            except PateError as error:
+                errors.append(error)
+                self.say(f"{path.name} is not answered: {error}")
+        return errors
+
+    def once(self) -> list[PateError]:
+        """Look until nothing new has arrived meanwhile."""
+        errors: list[PateError] = []
+        while True:
+            before = dict(self._seen)
+            errors += self.look()
+            if self._seen == before:
+                return errors
+
+    def _one(self, path: Path) -> None:
+        with opened(path) as envelope:
+            if self.answers.sent(envelope.digest):
+                return
+        done = self.answers.answer(path, self.outbox)
+        self.say(f"{path.name} is answered: {done.path}, SHA-256 {done.digest.hex()}")
+
+    def run(self, every: float, pause: Callable[[float], None] = time.sleep) -> None:
+        """Look until the process is stopped, with ``every`` seconds between two looks."""
+        while True:
+            self.look()
+            pause(every)

@@ -1,4 +1,4 @@
-"""The state of a campaign with the rules within it, and its records as values.
+"""The state of a campaign with the rules within it, and its batches, envelopes and end.
 
 A part of :mod:`party.ledger.state`. Campaigns are in memory, at most 300 KiB each; hashes of
 queries are not: a party answers millions.
@@ -6,7 +6,7 @@ queries are not: a party answers millions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from party.ledger.accountant import Totals
@@ -15,6 +15,7 @@ from pate.errors import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Self
 
     from party.ledger.history import History
     from party.ledger.sent_votes import How
@@ -56,47 +57,13 @@ class FileRecord:
     at: str
 
 
-@dataclass(frozen=True)
-class CampaignRecord:
-    """The ledger's content about one campaign; ``offer.queries`` is meaningless here.
-
-    ``last`` is the number of its last entry, ``queries`` counts distinct ones, ``units`` is None
-    outside a series.
-    """
-
-    offer: Offer
-    joined_at: str
-    last: int
-    queries: int = 0
-    batches: tuple[BatchRecord, ...] = ()
-    ending: EndingRecord | None = None
-    view: str = ""
-    units: int = 0
-    files: tuple[FileRecord, ...] = ()
-
-    @property
-    def asked(self) -> int:
-        """Queries summed over batches."""
-        return sum(each.queries for each in self.batches)
-
-    @property
-    def opened(self) -> tuple[BatchRecord, ...]:
-        """The batches whose sum was unmasked."""
-        return tuple(each for each in self.batches if each.survivors is not None)
-
-    @property
-    def totals(self) -> Totals:
-        """The accountant's input."""
-        return Totals(self.offer, self.queries, self.asked)
-
-
 @dataclass
 class Campaign:
-    """The state of a campaign for the rules."""
+    """What the ledger has of a campaign: the terms that its server signed, and what was answered."""
 
-    offer: Offer
+    offer: Offer  # its ``queries`` are meaningless here
     joined_at: str
-    last: int
+    last: int  # number of its last entry
     batches: dict[str, BatchRecord] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)  # of all queries of a batch, by batch
     # number of the entry that is the first answer to a batch, and that batch
@@ -105,7 +72,7 @@ class Campaign:
     votes: dict[str, str] = field(default_factory=dict)
     # whose votes are in the sum of an unmasked batch, by batch
     hows: dict[str, How] = field(default_factory=dict)
-    queries: int = 0
+    queries: int = 0  # distinct ones
     rounds: dict[str, int] = field(default_factory=dict)
     source: str = ""  # digest of the data and settings behind its votes; empty before the first
     # digest of what determines records' votes; see :func:`party.ledger.sent_votes.matrix_of`
@@ -123,6 +90,16 @@ class Campaign:
     def asked(self) -> int:
         """Queries summed over batches."""
         return sum(each.queries for each in self.batches.values())
+
+    @property
+    def opened(self) -> tuple[BatchRecord, ...]:
+        """The batches whose sum was unmasked."""
+        return tuple(each for each in self.batches.values() if each.survivors is not None)
+
+    @property
+    def voted(self) -> int:
+        """Votes of units of a series; 0 outside of one."""
+        return 0 if self.units is None else self.units.number
 
     def first_answer(self, batch: str) -> int | None:
         """Return the number of the entry with the first answer to a batch, None if there is none."""
@@ -192,7 +169,7 @@ class Campaign:
                 f"batch {batch[:8]} was unmasked with other parties before: the difference of "
                 "two sums would reveal votes"
             )
-        opened = [each.survivors for each in self.batches.values() if each.survivors is not None]
+        opened = [each.survivors or () for each in self.opened]
         if self.offer.announced.in_rounds:
             # Each sum has noise of its own, which is charged; who is lost is lost for all later rounds.
             if all(set(survivors) <= set(each) for each in opened):
@@ -228,16 +205,8 @@ class Campaign:
         """The accountant's input."""
         return Totals(self.offer, self.queries, self.asked)
 
-    def record(self) -> CampaignRecord:
-        """Return it as a value."""
-        return CampaignRecord(
-            self.offer,
-            self.joined_at,
-            self.last,
-            self.queries,
-            tuple(self.batches.values()),
-            self.ending,
-            self.view,
-            0 if self.units is None else self.units.number,
-            tuple(self.files.values()),
-        )
+    def copy(self) -> Self:
+        """Return it as it is now, for readers: the ledger goes on."""
+        made = replace(self)
+        vars(made).update({k: dict(v) for k, v in vars(self).items() if isinstance(v, dict)})
+        return made

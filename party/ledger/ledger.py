@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from party.ledger.accountant import Bound
     from party.ledger.bundles import ListedBundle
-    from party.ledger.campaigns import CampaignRecord
+    from party.ledger.campaigns import Campaign
     from party.ledger.sent_votes import Answer
     from party.ledger.state import LedgerState
     from party.ledger.synthesis import Synthesis, SynthesisRecord
@@ -282,11 +282,11 @@ class PartyLedger:
             current = None if batch is None else batch.hex()
             return self._log.state.view(offer, current, query_hashes)
 
-    def find(self, campaign: str) -> CampaignRecord | None:
-        """Return the record of a campaign, None if it was never joined."""
+    def find(self, campaign: str) -> Campaign | None:
+        """Return what is recorded of a campaign, None if it was never joined."""
         with self._turn:
             current = self._log.state.joined.get(campaign)
-            return None if current is None else current.record()
+            return None if current is None else current.copy()
 
     def offer_of(self, campaign: str) -> Offer | None:
         """Return the terms of a campaign, None if it was never joined; cheaper than :meth:`find`."""
@@ -294,7 +294,7 @@ class PartyLedger:
             current = self._log.state.joined.get(campaign)
             return None if current is None else current.offer
 
-    def campaigns(self) -> tuple[CampaignRecord, ...]:
+    def campaigns(self) -> tuple[Campaign, ...]:
         """Return all campaigns, in the order in which they were joined."""
         with self._turn:
             return self._log.state.campaigns()

@@ -42,7 +42,7 @@ class UnitVotes:
     """The units that vote in an answer, as its entry has them: how many, and a digest of their hashes.
 
     ``known_by``: what these depend on besides the units; see
-    :class:`~party.voting.series.SeriesVoters`.
+    :class:`~party.voting.voters.SeriesVoters`.
     """
 
     known_by: str

@@ -26,7 +26,7 @@ from pate.errors import RefusedError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from party.ledger.campaigns import Campaign, CampaignRecord
+    from party.ledger.campaigns import Campaign
     from pate.campaign.offer import Offer
 
 
@@ -49,9 +49,9 @@ class LedgerState:
         """Whether units have voted in a series: then it matters whether an entry is lost."""
         return any(each.units is not None for each in self.joined.values())
 
-    def campaigns(self) -> tuple[CampaignRecord, ...]:
-        """Return a record of every campaign, in the order in which they were joined."""
-        return tuple(each.record() for each in self.joined.values())
+    def campaigns(self) -> tuple[Campaign, ...]:
+        """Return every campaign, in the order in which they were joined."""
+        return tuple(each.copy() for each in self.joined.values())
 
     def totals(self) -> tuple[Totals, ...]:
         """Return totals of the answers, by campaign, in the same order."""

@@ -43,7 +43,7 @@ from pate.storage.hash_chain import Head
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from party.ledger.campaigns import CampaignRecord
+    from party.ledger.campaigns import Campaign
     from pate.campaign.offer import Offer, Settled
 
 #: Relative tolerance between two builds of the same formulas.
@@ -54,12 +54,10 @@ _TEXTS: Final = ("unit", "aggregation", "noise", "composition", "cap", "realised
 _NUMBERS: Final = ("teachers", "queries_asked", "labels_released")
 _LARGEST: Final = 2**63
 #: Checks a statement against the record of its campaign.
-_Rule: TypeAlias = Callable[[PrivacyStatement, "CampaignRecord"], Iterator["Check"]]
+_Rule: TypeAlias = Callable[[PrivacyStatement, "Campaign"], Iterator["Check"]]
 
 
-def verify_statement(
-    statement: PrivacyStatement, record: CampaignRecord | None
-) -> tuple[Check, ...]:
+def verify_statement(statement: PrivacyStatement, record: Campaign | None) -> tuple[Check, ...]:
     """Return the checks of a published statement; without a record its campaign was never joined."""
     if record is None:
         return (
@@ -91,7 +89,7 @@ def _ill_formed(said: PrivacyStatement) -> Iterator[Check]:
             yield Check(name, "differs", f"the statement has {shown(number)}, no number of things")
 
 
-def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
+def _terms(said: PrivacyStatement, ours: Campaign) -> Iterator[Check]:
     offer, settled = ours.offer, ours.offer.settled
     announced = offer.announced
     yield same("unit", said.unit, announced.unit)
@@ -157,7 +155,7 @@ def _terms(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     yield same("cap", said.cap, str(settled.cap), _roughly)
 
 
-def _figures(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
+def _figures(said: PrivacyStatement, ours: Campaign) -> Iterator[Check]:
     offer, settled = ours.offer, ours.offer.settled
     announced = offer.announced
     yield compared(
@@ -227,7 +225,7 @@ def _of_matrices(offer: Offer, composition: Composition, queries: int) -> Fracti
     return rounds_cost(composition, mechanisms, rounds) if rounds else Fraction(0)
 
 
-def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
+def _counts(said: PrivacyStatement, ours: Campaign) -> Iterator[Check]:
     offer, settled, asked = ours.offer, ours.offer.settled, said.queries_asked
     announced = offer.announced
     yield compared(
@@ -280,7 +278,7 @@ def _counts(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
         )
 
 
-def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
+def _observers(said: PrivacyStatement, ours: Campaign) -> Iterator[Check]:
     offer, settled = ours.offer, ours.offer.settled
     announced = offer.announced
     yield same("observer", said.observer, "public")
@@ -323,7 +321,7 @@ def _observers(said: PrivacyStatement, ours: CampaignRecord) -> Iterator[Check]:
     )
 
 
-def _head(said: PrivacyStatement, _ours: CampaignRecord) -> Iterator[Check]:
+def _head(said: PrivacyStatement, _ours: Campaign) -> Iterator[Check]:
     try:
         known = Head.parse(said.ledger_head).seq > 0
     except LedgerError:

@@ -62,8 +62,8 @@ class Allowed:
 class Policy:
     """A site's rules; None means no bound. The defaults are those for a server on another machine."""
 
-    # ``enrolled`` (signed by the key that was pinned at enrolment), ``any``, ``ask`` (on the
-    # screen, once per campaign), or the campaigns themselves
+    # ``enrolled`` (signed by the key that was pinned at enrolment), ``any``, ``ask`` (the
+    # operator, once per campaign), or the campaigns themselves
     campaigns: str | tuple[Allowed, ...] = "enrolled"
     max_queries: int | None = None  # most distinct queries answered for one campaign
     max_queries_in_all: int | None = None  # the same, for all campaigns together
@@ -184,7 +184,7 @@ class Policy:
         ledger_view: LedgerView,
         now: datetime,
         pinned_key: bytes | None = None,  # the campaign key of this party's enrolment
-        ask: Callable[[str], bool] | None = None,
+        ask: Callable[[Offer], bool] | None = None,
     ) -> None:
         """Return if this party may join or answer; to be called before either."""
         if ledger_view.of_request != (offer.campaign, offer.queries):
@@ -328,7 +328,7 @@ class Policy:
         offer: Offer,
         joined: bool,
         pinned_key: bytes | None,
-        ask: Callable[[str], bool] | None,
+        ask: Callable[[Offer], bool] | None,
     ) -> None:
         signed = f"it is signed by {offer.key.hex()}"
         if self.campaigns == "any":
@@ -343,7 +343,7 @@ class Policy:
                 return  # already accepted
             if ask is None:
                 raise _no("campaigns", "ask", "there is no operator to ask")
-            if not ask(_question(offer)):
+            if not ask(offer):
                 raise _no("campaigns", "ask", "the answer was no")
         elif not any(
             hmac.compare_digest(each.key, offer.key) and each.id in (None, offer.campaign)
@@ -372,12 +372,3 @@ def _grid(mechanism: Mechanism) -> int:
 def plain(value: int | Fraction) -> str:
     """Return a number as it is written on a screen."""
     return f"{float(value):.10g}"
-
-
-def _question(offer: Offer) -> str:
-    announced = offer.announced
-    return (
-        f"Join campaign {offer.campaign} (key {offer.key.hex()[:16]}…)? {announced.aggregator}, at most "
-        f"{announced.queries} queries, epsilon {announced.epsilon:g} at delta {announced.delta:g} "
-        f"per {announced.unit}, votes {announced.sums.aggregation}, noise {announced.sums.noise}"
-    )

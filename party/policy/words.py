@@ -17,7 +17,7 @@ def rules_in_words(policy: Policy) -> tuple[str, ...]:
     by_word = {
         "enrolled": "campaigns signed by the key that was pinned at enrolment",
         "any": "any campaign",
-        "ask": "campaigns that the operator accepts on this screen",
+        "ask": "campaigns that the operator accepts, on the screen or the party's page",
     }
     campaigns = (
         by_word[policy.campaigns]

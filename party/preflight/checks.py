@@ -61,11 +61,7 @@ def checks_of(options: CheckOptions) -> dict[str, tuple[Check, ...]]:
         "Data": (
             Check("records", lambda: records.check_records(options, data.result()), long),
             Check("teachers", lambda: records.check_teachers(options, read().data), long),
-            Check(
-                "schema",
-                lambda: records.check_schema(options, campaign.result(), read()),
-                long,
-            ),
+            Check("schema", lambda: records.check_schema(options, campaign.result(), read()), long),
         ),
     }
 

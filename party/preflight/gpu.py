@@ -21,11 +21,7 @@ TORCH_S: Final = 60.0
 
 
 def check_gpu(device: str, *, smi: str | None = None) -> Finding:
-    """Look for a GPU.
-
-    ``device``: as ``--device``: ``cpu``, ``cuda`` or ``auto``; ``smi``: path of ``nvidia-smi``;
-    None: searched for.
-    """
+    """Look for a GPU; ``device`` is that of ``--device``, ``smi`` the path of ``nvidia-smi``."""
     if device == "cpu":
         return Finding.skipped("--device cpu: none is used")
     smi = smi or shutil.which("nvidia-smi")

@@ -65,11 +65,7 @@ def enrolment_of(options: CheckOptions) -> Enrolment | None:
 
 
 def server_of(options: CheckOptions) -> Server | None:
-    """Return the server that the party would connect to, None if none is known.
-
-    It is that of ``--server``, else of the bundle, else of the enrolment; its trusted authority is the
-    bundle's, else the enrolment's.
-    """
+    """Return the server of ``--server``, else of the bundle, else of the enrolment; None if none."""
     if options.bundle is not None:
         bundle = read_bundle(options.bundle, options.clock())
         with tempfile.TemporaryDirectory() as folder:

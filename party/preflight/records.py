@@ -1,7 +1,6 @@
 """Checks of the party's own data: readable, of the campaign's schema, and enough for its teachers.
 
-Findings may be shown to the coordinator, who should not learn how many records there are or how they
-divide into classes: numbers are reported only with ``--counts``.
+The coordinator may see findings: numbers of records are reported only with ``--counts``.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ import numpy as np
 
 from party.preflight.network import server_of
 from party.preflight.site import last_campaign, policy_at
-from party.voting.columns import alike, described, left_out, listed, warnings
-from party.voting.own_data import OwnFile
-from party.voting.request import check_fits
+from party.voting.own_file import OwnFile, alike, described, left_out, listed, warnings
+from party.voting.voters import check_fits
 from pate.answers import LABELS, NONE
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.data.odd import Odd, Problem
@@ -184,10 +182,7 @@ def _numbers(data: Dataset, odd: Odd) -> str:
 
 
 def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
-    """Report whether there are enough records for the teachers, and whether the model fits the data.
-
-    The number of teachers is the owner's, else what a campaign wants that was joined, else the default.
-    """
+    """Report whether there are records enough for the teachers, and whether the model fits them."""
     if options.only_records:
         return Finding.skipped("none: the records vote themselves")
     if data.kind == "class" and len(np.unique(data.labels)) < 2:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from party.flower.supernode import Server
     from party.identity.enrolment import Enrolment
-    from party.ledger.campaigns import CampaignRecord
+    from party.ledger.campaigns import Campaign
     from party.options import CheckOptions
     from party.policy.policy import Policy
     from party.preflight.network import Handshake
@@ -89,11 +89,7 @@ def check_keys(options: CheckOptions) -> Finding:
 
 
 def check_admission(options: CheckOptions, server: Server, handshake: Handshake) -> Finding:
-    """Check that the server still knows this party's node key.
-
-    The request names the public key and is not signed: a server that knows it asks for a signature,
-    and one that does not reports it. Neither changes anything there.
-    """
+    """Check that the server still knows this party's node key; the unsigned request changes nothing."""
     from party.flower.internals import KEY_NEEDED, KEY_REFUSED
 
     enrolment = enrolment_of(options)
@@ -133,7 +129,7 @@ def _code(reply: httpx.Response) -> object:
     return found.get("code") if isinstance(found, dict) else None
 
 
-def last_campaign(options: CheckOptions) -> CampaignRecord | None:
+def last_campaign(options: CheckOptions) -> Campaign | None:
     """Return the latest joined campaign that has not ended, or None."""
     ledger = PartyLedger.newest(options.place / LEDGER_FILE)
     open_ = [each for each in (ledger.campaigns() if ledger else ()) if each.ending is None]

@@ -58,10 +58,7 @@ _LEAST_GAIN: Final = 1e-6
 
 @dataclass(frozen=True)
 class _Amounts:
-    """Noise of a fit: epsilon of the noisy number of rows and of each entropy, scale of a table's cell.
-
-    beta: probability that the noisy number of rows overstates it beyond its margin.
-    """
+    """Noise of a fit: epsilon of the number of rows (too high with beta) and of entropies; a cell's scale."""
 
     count: Fraction
     entropy: Fraction

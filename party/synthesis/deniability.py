@@ -96,10 +96,7 @@ class RandomizedTest:
 
 @dataclass(frozen=True)
 class AttemptCost:
-    """The cost of one attempt, for one row of D_S added or removed, rounded up.
-
-    From ``t`` plausible records on epsilon applies; below it, delta.
-    """
+    """The cost of one attempt, rounded up: epsilon from ``t`` plausible records on, below it delta."""
 
     t: int
     epsilon: Fraction

@@ -43,11 +43,7 @@ _TEXT: Final = re.compile(r"[ -~]{1,120}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """One party's release in a file; DataError for impossible values.
-
-    ``delta`` is 0 for a pure epsilon. ``rows`` is 0 if other sources have all of them; its cost is
-    stated anyway.
-    """
+    """One party's release in a file; DataError for impossible values. ``rows`` may be 0."""
 
     method: str
     release: str
@@ -72,10 +68,7 @@ class Source:
 
     @classmethod
     def of(cls, entry: Synthesis, rows: int) -> Source:
-        """Return the source of a release in a file of ``rows`` rows.
-
-        Rows of a paid model are as private as that model, so they state its cost.
-        """
+        """Return the source of a release in a file of ``rows`` rows; those of a paid model state its cost."""
         try:
             of_code = version("federated-pate")
         except PackageNotFoundError:
@@ -173,10 +166,7 @@ def read(path: Path) -> tuple[Table, About]:
 
 
 def merge(paths: Sequence[Path]) -> tuple[Table, About]:
-    """Return the rows of several files of one schema, each row once, in the order of the files.
-
-    A repeated query costs twice and is not informative; with noise shares a campaign refuses it.
-    """
+    """Return the rows of several files of one schema in order, each once: a repeated query costs twice."""
     files = [(path, *read(path)) for path in paths]
     if not files:
         raise DataError("no file of synthetic rows was given")

@@ -132,10 +132,7 @@ def _structure(
 
 
 def _root(domain: Domain, laws: list[NDArray[np.int64]]) -> int:
-    """Return the label, so that others may depend on it.
-
-    Without one: the attribute of more than two buckets, if there is any, of the largest entropy.
-    """
+    """Return the label, else the attribute of the largest entropy, of more than two buckets if any is."""
     if domain.label is not None:
         return domain.names.index(domain.label)
     several = [i for i, buckets in enumerate(domain.bucket_counts) if buckets > 2]
@@ -196,10 +193,7 @@ def check_epsilon(epsilon: Fraction) -> None:
 
 
 def drawable(scale: Fraction, epsilon: Fraction) -> Fraction:
-    """Return ``scale``, or the next larger one for which noise can be drawn exactly.
-
-    UsageError, with ``epsilon``, if it is out of reach: a price finds that before anything is paid.
-    """
+    """Return ``scale``, or the next larger one that can be drawn exactly; UsageError if none is."""
     if max(scale.numerator, scale.denominator) > LARGEST_TERM:
         digits = 10 ** max(0, 6 - len(str(math.ceil(scale))))
         scale = Fraction(math.ceil(scale * digits), digits)

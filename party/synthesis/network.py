@@ -91,10 +91,7 @@ class Network:
         return configurations(self.domain, self.parents[attribute], rows)
 
     def conditionals(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Return (n, m) the probability of each value given its parents' in the same row.
-
-        Column r belongs to attribute ``order[r]``. Rows with the same values have the same floats.
-        """
+        """Return (n, m) the probability of each value given its parents'; column r: ``order[r]``."""
         found = np.empty(rows.shape, dtype=np.float64)
         for r, i in enumerate(self.order):
             found[:, r] = self.tables[i][self.configurations(i, rows), rows[:, i]]
@@ -103,10 +100,7 @@ class Network:
     def resample(
         self, rows: NDArray[np.intp], resampled: NDArray[np.intp] | int, lanes: Lanes
     ) -> NDArray[np.intp]:
-        """Return copies of (n, m) ``rows`` with the last attributes of ``order`` redrawn.
-
-        ``resampled`` is how many are drawn, 0 to m, for all rows or for each, (n,) intp.
-        """
+        """Return copies of (n, m) ``rows``, the last ``resampled`` attributes of ``order`` redrawn."""
         self.domain.check_codes(rows)
         m = len(self.order)
         omega = np.broadcast_to(np.asarray(resampled, dtype=np.intp), (len(rows),))

@@ -41,11 +41,7 @@ _rows = partial(typer.Option, rich_help_panel="Rows")
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseRequest:
-    """A request for a release of synthetic rows: the numbers of the options, exact.
-
-    ``resampled`` are numbers of attributes to redraw, one of which is chosen per attempt; None:
-    all.
-    """
+    """A request for synthetic rows, exact; one of ``resampled`` is chosen per attempt, None: of all."""
 
     rows: int
     epsilon: Fraction = Fraction(1)
@@ -92,31 +88,18 @@ class ReleaseRequest:
 class SynthesisOptions(CommandOptions):
     """The options; each field is the option of that name."""
 
-    schema: Annotated[
-        Path,
-        of_data(help="The public schema; if enrolled, signed.", metavar="FILE"),
-    ]
+    schema: Annotated[Path, of_data(help="The public schema; if enrolled, signed.", metavar="FILE")]
     rows: Annotated[int, _rows(help="How many rows to write.", metavar="N")]
     out: Annotated[
         Path | None,
         of_output(help="The rows, for the coordinator's --public.", metavar="FILE.parquet"),
     ] = None
-    epsilon: Annotated[
-        str,
-        of_privacy(help="What the model may cost.", metavar="NUMBER"),
-    ] = "1"
-    method: Annotated[
-        Method,
-        _rows(help="How rows are modelled."),
-    ] = "l1"
-    release: Annotated[
-        Release,
-        _rows(help="Whole, or from single records."),
-    ] = "seedless"
-    keep_label: Annotated[
-        bool,
-        _rows("--keep-label", help="Write the label's column, too."),
-    ] = False
+    epsilon: Annotated[str, of_privacy(help="What the model may cost.", metavar="NUMBER")] = "1"
+    method: Annotated[Method, _rows(help="How rows are modelled.")] = "l1"
+    release: Annotated[Release, _rows(help="Whole, or from single records.")] = "seedless"
+    keep_label: Annotated[bool, _rows("--keep-label", help="Write the label's column, too.")] = (
+        False
+    )
     model_out: Annotated[
         Path | None,
         of_output(help="Store the model, for more rows at no cost.", metavar="FILE.safetensors"),
@@ -133,30 +116,26 @@ class SynthesisOptions(CommandOptions):
     ] = None
     home: HomeOption = None
     dry_run: Annotated[
-        bool,
-        of_output("--dry-run", help="Check, and print the cost; write nothing."),
+        bool, of_output("--dry-run", help="Check, and print the cost; write nothing.")
     ] = False
     data: Annotated[
         Path | None, of_data(help="A CSV or Parquet table; not with --model.", metavar="PATH")
     ] = None
     group: Annotated[
-        str | None,
-        of_data(help="Column of the patient, to protect patients.", metavar="COLUMN"),
+        str | None, of_data(help="Column of the patient, to protect patients.", metavar="COLUMN")
     ] = None
     drop: DropOption = None
     columns_of_schema: Annotated[
         bool,
         of_data(
-            "--columns-of-schema",
-            help="Leave out every column that the schema does not have.",
+            "--columns-of-schema", help="Leave out every column that the schema does not have."
         ),
     ] = False
     decimal: DecimalOption = "point"
     thousands: ThousandsOption = None
     missing: MissingOption = None
     strict: Annotated[
-        bool,
-        of_data("--strict", help="Refuse rows that the schema does not describe."),
+        bool, of_data("--strict", help="Refuse rows that the schema does not describe.")
     ] = False
     policy: PolicyOption = None
     max_epsilon: Annotated[

@@ -174,11 +174,7 @@ def check_size(rows: int, domain: Domain) -> None:
 
 
 def is_deniable(asked: ReleaseRequest, domain: Domain) -> bool:
-    """Return whether k and gamma may be stated for seedless rows.
-
-    Every record is then equally plausible, so any gamma is met by all; they are at least
-    ``min_rows``.
-    """
+    """Return whether k and gamma may be stated for seedless rows: all records are equally plausible."""
     return 1 <= asked.k <= domain.min_rows and asked.gamma > 1
 
 

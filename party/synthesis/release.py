@@ -62,10 +62,7 @@ _ROUNDS: Final = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """The file of rows, that of the model if it is stored, and whether rows have their label.
-
-    UsageError if a file exists already, or a folder is missing, before anything is paid for.
-    """
+    """The new files of rows and, if stored, of their model; and whether rows have their label."""
 
     out: Path
     model_out: Path | None = None
@@ -177,11 +174,7 @@ def release(
     places: Places,
     source: Randomness,
 ) -> Made:
-    """Reserve the cost, learn a model of the rows, and write synthetic ones.
-
-    ``entry`` is the plan's, allowed by the site's policy. DataError if no row came out of a seeded
-    release.
-    """
+    """Reserve the cost of ``entry``, learn a model, and write rows; DataError if none came out."""
     require_production(source)
     plan.domain.check_codes(codes)
     kept, lanes = places.columns(plan.domain), source.lanes
@@ -263,10 +256,7 @@ def _rows(options: SynthesisOptions, domain: Domain, screen: Screen) -> PrivateR
 def _drawn(
     network: Network, rows: int, lanes: Lanes, places: Places, kept: list[int]
 ) -> NDArray[np.intp]:
-    """Return rows of a model: all rows if they have labels, distinct rows without.
-
-    A repeated query is not informative, and a campaign with noise shares refuses it.
-    """
+    """Return rows of a model, distinct ones if they have no label: campaigns refuse repeated queries."""
     found = network.sample(rows, lanes)
     if places.keep_label:
         return found

@@ -50,10 +50,7 @@ _LEAST_LOG_GAMMA: Final = 2.0**-10
 
 @dataclass(frozen=True)
 class SeededRelease:
-    """The charged plan of a release from seeds: of ``attempts`` candidates at most ``rows`` are written.
-
-    Each is dropped with the probability ``coin``, whatever it is.
-    """
+    """A charged plan: at most ``rows`` of ``attempts`` candidates; each is dropped with chance ``coin``."""
 
     test: RandomizedTest
     resampled: tuple[int, ...]
@@ -77,9 +74,7 @@ def release_seeded(
 ) -> NDArray[np.intp]:
     """Make ``plan.attempts`` candidates, all charged before, and return the first ``plan.rows`` that pass.
 
-    ``seeds`` are (n, m) codes of D_S, disjoint from the rows that ``network``, itself
-    differentially private, was learned from. InfeasibleError if there are fewer than the charge
-    supposes.
+    ``seeds``, (n, m) codes, are disjoint from the rows of ``network``; InfeasibleError if they are too few.
     """
     network.domain.check_codes(seeds)
     if len(seeds) < plan.test.seeds:
@@ -103,11 +98,7 @@ def release_seeded(
 
 
 def draw_candidates(
-    seeds: NDArray[np.intp],
-    network: Network,
-    resampled: tuple[int, ...],
-    count: int,
-    lanes: Lanes,
+    seeds: NDArray[np.intp], network: Network, resampled: tuple[int, ...], count: int, lanes: Lanes
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return ``count`` uniform seeds and a candidate made from each, both (count, m) codes."""
     omegas = np.array(check_resampled(resampled, len(network.order)), dtype=np.intp)
@@ -141,11 +132,7 @@ class PlausibleSeeds:
     """Counts, for candidates of a model, the seeds that they are plausible for, within a factor gamma."""
 
     def __init__(
-        self,
-        seeds: NDArray[np.intp],
-        network: Network,
-        resampled: Sequence[int],
-        gamma: Fraction,
+        self, seeds: NDArray[np.intp], network: Network, resampled: Sequence[int], gamma: Fraction
     ) -> None:
         m = len(network.order)
         self.resampled = check_resampled(resampled, m)
@@ -159,11 +146,7 @@ class PlausibleSeeds:
     def count(
         self, seeds: NDArray[np.intp], candidates: NDArray[np.intp]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return k' of each candidate, its seed included, and whether floats could judge it.
-
-        A candidate that they cannot has a value less probable than :data:`LEAST_CONDITIONAL` and
-        must be dropped. That depends on only the candidate.
-        """
+        """Return k' of each candidate, its seed included; one that floats cannot judge is to be dropped."""
         counts = self._index.counts(candidates, self._starts)
         if len(self._starts) == 1:  # all positive probabilities are equal
             return counts[:, 0], np.ones(len(candidates), dtype=np.bool_)

@@ -51,10 +51,7 @@ _IMAGES: Final = (
 
 @dataclass(frozen=True, eq=False)
 class PrivateRows:
-    """The rows behind a release, one per unit of privacy, and those excluded, for the party's own screen.
-
-    ``content`` is a digest of the table; secret, since tables can be guessed.
-    """
+    """The rows behind a release, one per unit; ``content``, their digest, is secret: tables are guessed."""
 
     codes: NDArray[np.intp]
     content: bytes
@@ -77,9 +74,8 @@ def read_rows(
 ) -> PrivateRows:
     """Read the table of a file, or of a folder with one, and check it row by row.
 
-    ``group`` names the patient of each row. Columns that the schema lacks are an error unless they
-    are in ``drop`` or ``columns_of_schema`` is set. DataError if it has fewer than ``min_rows``
-    rows, or, if ``strict``, for the first excluded row.
+    Columns that the schema lacks are an error unless dropped. DataError for fewer than ``min_rows`` rows, or,
+    if ``strict``, for the first excluded row.
     """
     if path.exists():
         files = [path] if path.is_file() else path.iterdir()
@@ -112,10 +108,7 @@ def read_rows(
 
 
 def _alone(text: TextTable, group: str, strict: bool, odd: Odd) -> NDArray[np.bool_]:
-    """Return whether each row is the only one of its patient.
-
-    Patients are identified as for neighbour votes: 12 and 12.0 are equal, and nan is missing.
-    """
+    """Return whether each row is its patient's only one; 12 and 12.0 are equal, as for votes."""
     patients = text.column(group, "group")
     rows = Counter(patients)
     alone = np.array([bool(name) and rows[name] == 1 for name in patients], dtype=np.bool_)
@@ -143,11 +136,7 @@ def _alone(text: TextTable, group: str, strict: bool, odd: Odd) -> NDArray[np.bo
 def encode(
     table: Table, domain: Domain, source: str, reading: Reading = PLAIN, *, strict: bool = True
 ) -> NDArray[np.intp]:
-    """Return the (n, attributes) codes of a table with exactly the domain's columns, in any order.
-
-    A cell that has no code gets -1; if ``strict`` it is a DataError, which calls the table
-    ``source``.
-    """
+    """Return (n, attributes) codes of a table, -1 for a cell without one; DataError if ``strict``."""
     columns = _columns(table, domain, source)
     codes = np.empty((len(table), len(domain)), dtype=np.intp)
     for place, attribute in enumerate(domain.attributes):
@@ -236,10 +225,7 @@ def _why(cell: str, attribute: Attribute, reading: Reading) -> str:
 
 
 def decode(codes: NDArray[np.intp], domain: Domain, *, keep_label: bool = True) -> Table:
-    """Return the rows of (n, attributes) codes, with the label's column only if it is kept.
-
-    A number's bin becomes one public value inside it: its middle, rounded down for whole numbers.
-    """
+    """Return the rows of codes, with the label only if kept; of a bin its middle, a public value."""
     domain.check_codes(codes)
     columns = [(at, domain.attributes[at]) for at in domain.written(keep_label=keep_label)]
     cells = (_values(attribute)[codes[:, at]] for at, attribute in columns)

@@ -253,10 +253,7 @@ class Described(Protocol):
 def assign_shards(
     dataset: Dataset, teachers: int, key: bytes, *, row_hashes: Sequence[bytes] | None = None
 ) -> NDArray[np.int64]:
-    """Return (n,) the shard of each record, from 0 to k - 1; all records of a group share one.
-
-    The same key gives the same shards. ``row_hashes`` saves computing them again.
-    """
+    """Return (n,) the shard of each record, 0 to k - 1; one for all records of a group, by the key."""
     if teachers < 1:
         raise UsageError(f"the number of teachers is {teachers}; it must be 1 or more")
     if dataset.groups is None:

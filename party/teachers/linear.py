@@ -71,10 +71,7 @@ _COLUMNS_AT_ONCE: Final = 4096
 
 
 class Ridge(NamedTuple):
-    """A one-against-the-rest linear classifier: the class of x is the largest of x W + b.
-
-    ``error`` is the mean square of the leave-one-out residuals, to compare features by.
-    """
+    """A linear classifier, x W + b; ``error`` is the mean square of its leave-one-out residuals."""
 
     weights: Floats
     bias: Floats
@@ -160,8 +157,7 @@ def _described(images: Images, view: View) -> Floats:
 def _projection(inputs: int) -> tuple[Floats, Floats]:
     """Return the random directions, (inputs, WIDTH), and phases, (WIDTH,).
 
-    They come from SHAKE-256 of a fixed text by the Box-Muller transform rather than from a
-    generator of numpy, whose streams may change between versions: stored teachers rely on them.
+    From SHAKE-256 by Box-Muller: stored teachers rely on them, and numpy's streams may change.
     """
     directions = np.empty((inputs, WIDTH), dtype=np.float32)
     for start in range(0, inputs, _DIRECTIONS_AT_ONCE):
@@ -247,10 +243,7 @@ class LinearTeacher:
         return self.seen[best]
 
     def chances(self, inputs: Inputs) -> NDArray[np.float64]:
-        """Return (n,) how sure it is of class 1 of two: the logistic function of the lead of its score.
-
-        Exact for a logistic teacher, and for ridge regression in the same order.
-        """
+        """Return (n,) how sure it is of class 1 of two: the logistic function of its lead."""
         scores = (self.takes.rows(inputs) @ self.weights + self.bias).astype(np.float64)
         lead = np.clip(scores[:, -1] - scores[:, 0], -50.0, 50.0)
         return 1.0 / (1.0 + np.exp(-lead))
@@ -358,11 +351,7 @@ class Linear:
 
 
 def _look(images: Images, labels: Labels, classes: int) -> tuple[View, Floats]:
-    """Return the view of a shard's images, and their features.
-
-    The view with the least leave-one-out error on some of them is used: all of them would take too
-    long, and differences between views are large.
-    """
+    """Return the view of a shard's images with the least leave-one-out error on some, and features."""
     some, rest = images.take(range(len(images))[:_ON_TRIAL]), range(len(images))[_ON_TRIAL:]
     tried = [describe(some, view) for view in VIEWS]
     errors = [fit_ridge(rows, labels[: len(some)], classes).error for rows in tried]

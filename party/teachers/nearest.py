@@ -49,10 +49,7 @@ _DRAWINGS: Final = 5_000
 
 @dataclass(frozen=True, eq=False)
 class NearestTeacher:
-    """A shard's records as unit vectors of a fixed feature space.
-
-    ``least`` is the least product of a query and a record at which the record is near.
-    """
+    """Unit vectors of a shard's records; near is one with a product of at least ``least``."""
 
     takes: ImageSchema
     records: Floats
@@ -100,11 +97,7 @@ class Nearest:
         return NearestTeacher(ImageSchema(shard.inputs.size), records, shard.labels, least)
 
     def predict_many(self, members: Sequence[Teacher], classes: int, inputs: Inputs) -> Labels:
-        """Return (k, n) int64; see :class:`party.teachers.protocol.AnswersTogether`.
-
-        The queries are described once. Each member's product is its own, so that no rounding
-        depends on another's records.
-        """
+        """Return (k, n) int64; no rounding depends on another member's records: products are apart."""
         del classes
         answers = np.empty((len(members), len(inputs)), dtype=np.int64)
         queries: dict[ImageSchema, Floats] = {}

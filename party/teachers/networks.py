@@ -47,8 +47,7 @@ _SHIFT: Final = 0.15  # most shift, as a share of half the image
 class Plain(nn.Sequential):
     """Blocks of two convolutions that halve the image until it is small, then one linear layer.
 
-    They normalise over groups of channels within one image: batches are small, and the answer to an
-    image must not depend on others in its batch.
+    They normalise within one image: its answer must not depend on others in its batch.
     """
 
     def __init__(self, size: tuple[int, int, int], classes: int) -> None:
@@ -114,8 +113,7 @@ class Cnn:
     def version(self) -> str:
         """Another PyTorch, or another device, trains other networks from the same records.
 
-        So may another number of threads, or another processor, which the version does not cover:
-        changed votes are refused by :mod:`party.ledger.sent_votes`.
+        Other threads or processors may, too: :mod:`party.ledger.sent_votes` refuses changed votes.
         """
         return f"2, torch {torch.__version__} on {self._device}"
 
@@ -172,10 +170,7 @@ class Cnn:
 
 
 class CnnTogether(Cnn):
-    """Makes convolutional teachers in batches on a GPU, which one small network cannot use fully.
-
-    On a processor many at once are slower than one after the other.
-    """
+    """Makes convolutional teachers in batches on a GPU; on a processor that would be slower."""
 
     def fit_many(self, data: Dataset, shards: Sequence[Shard]) -> Iterator[CnnTeacher]:
         """Yield the teacher of each shard; see :class:`party.teachers.protocol.FitsTogether`."""
@@ -198,11 +193,7 @@ def _as_tensor(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]) -> torch
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """The training data of one network: images (n, channels, height, width) in [-1, 1], n at least one.
-
-    Columns that are not ``seen`` are left out of the loss; ``seed`` decides order and
-    transformations.
-    """
+    """One network's images (n, channels, height, width) in [-1, 1]; the loss is of ``seen`` columns only."""
 
     images: torch.Tensor
     labels: torch.Tensor

@@ -85,10 +85,7 @@ def _kind(name: str, device: str) -> Kind:
 
 
 def pick_device(wanted: str) -> str:
-    """Return ``cpu`` or ``cuda`` for ``auto``, ``cpu`` or ``cuda``.
-
-    PyTorch takes seconds to load, so it is used only if there may be a GPU.
-    """
+    """Return ``cpu`` or ``cuda``; PyTorch, which loads for seconds, is asked only if there may be a GPU."""
     if wanted not in DEVICES:
         raise UsageError(f"--device {wanted!r} is not one of {', '.join(DEVICES)}")
     if wanted == "cpu" or (wanted == "auto" and not any(path.exists() for path in _DRIVER)):

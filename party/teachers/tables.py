@@ -33,10 +33,7 @@ if TYPE_CHECKING:
 
 #: Types that skops does not trust by default: the trees inside the two ensembles.
 _TRUSTED: Final = frozenset(
-    {
-        "sklearn.tree._tree.Tree",
-        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    }
+    {"sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"}
 )
 #: Rows of a shard up to which exact splits are faster than binned ones.
 _SMALL: Final = 1000
@@ -157,11 +154,7 @@ class Forest(_Trees):
 
 
 class Boosting(_Trees):
-    """Makes gradient-boosted trees: singly often weaker than a forest, as an ensemble stronger.
-
-    Each tree of a small shard sees half of the rows and few columns. That prevents overfitting of
-    one tree, and makes teachers differ, which their vote averages out.
-    """
+    """Makes gradient-boosted trees of half of the rows and few columns each, which makes teachers differ."""
 
     name = "boosting"
     _class_names = ("GradientBoostingClassifier", "HistGradientBoostingClassifier")
@@ -290,11 +283,7 @@ class Chosen:
 
 
 def choose(shard: Dataset, seed: int) -> Kind:
-    """Return the kind with the least cross-validation error within a shard of two classes or more.
-
-    Of a shard with too few rows to tell, it is ``prior``, or ``forest`` if the data has more
-    classes than that takes.
-    """
+    """Return the kind with the least cross-validation error; of a small shard ``prior`` or ``forest``."""
     sizes = np.sort(np.bincount(shard.labels))
     if len(shard) < _FEWEST_ROWS and len(shard.classes) <= MOST_CLASSES:
         return _TINY

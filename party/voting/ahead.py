@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from party.identity.keys import sealing_key
-from party.voting.noise_shares import with_noise
+from party.voting.masked import MaskedSums
 from pate.errors import RefusedError
 from pate.masking.ahead.party import PartyAhead
 from pate.masking.ahead.store import REMOVED, Asker
@@ -31,14 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from party.ledger.ledger import PartyLedger
-    from party.voting.noise_shares import NoiseShares
     from pate.campaign.offer import Offer
     from pate.masking.ahead.bundle import Round
     from pate.masking.ahead.store import Kind, Place
-    from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
 
 _HASH_BYTES: Final = 32
@@ -63,37 +59,26 @@ _SCHEMA: Final = (
 )
 
 
-class AheadVotes:
+@dataclass(kw_only=True, eq=False, repr=False)
+class AheadVotes(MaskedSums):
     """Takes a party through rounds whose keys come ahead.
 
     Its keys and bundles in ``home`` are made only when they are needed. The ledger has bundles
     before they leave, the round of each before it masks, and an unmasking before the shares leave.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        identity: Ed25519PrivateKey,
-        home: Path,
-        ledger: PartyLedger,
-        shares: NoiseShares,
-        noise: NoiseInShares,
-    ) -> None:
-        self._name = name
-        self._identity = identity
-        self._home = home
-        self._file = home / BUNDLES_FILE
-        self._ledger = ledger
-        self._shares = shares
-        self._noise = noise
+    home: Path
+
+    @property
+    def _file(self) -> Path:
+        return self.home / BUNDLES_FILE
 
     @cached_property
     def _party(self) -> PartyAhead:
         return PartyAhead(
-            name=self._name,
-            identity=self._identity,
-            sealing=KeyPair(sealing_key(self._home)),
+            name=self.name,
+            identity=self.identity,
+            pair=KeyPair(sealing_key(self.home)),
             store=AheadFile(self._file),
             random=secrets.token_bytes,
         )
@@ -110,15 +95,15 @@ class AheadVotes:
         present one from our description, and asks again.
         """
         roster = ahead.roster_from_wire(asked)
-        identity = self._identity.public_key().public_bytes_raw()
-        if roster.plain.identities.get(self._name) == identity:
+        identity = self.identity.public_key().public_bytes_raw()
+        if roster.plain.identities.get(self.name) == identity:
             key, _ = self._party.sealing()
-            if roster.keys[self._name] != key:
+            if roster.keys[self.name] != key:
                 return vote_pb2.Bundles()
         asker = Asker(key, campaign, int(time.time()))
         made = self._party.bundles(roster, asked.first, asked.count, asker)
         reach("bundles-kept")
-        self._ledger.list_bundles(roster.digest, asked.first, [each.digest for each, _ in made])
+        self.ledger.list_bundles(roster.digest, asked.first, [each.digest for each, _ in made])
         return vote_pb2.Bundles(bundles=[ahead.bundle_to_wire(*each) for each in made])
 
     def masked(
@@ -138,14 +123,14 @@ class AheadVotes:
         """
         name = offer.campaign
         if not self._party.takes_part(bytes.fromhex(name)):
-            record_ = self._ledger.find(name)
+            record_ = self.ledger.find(name)
             if record_ is not None and record_.batches:
                 raise RefusedError(
                     "votes of this campaign left by the steps online, or in a round whose bundles "
                     "are lost here: no other way of summing them is taken"
                 )
         round_ = ahead.round_of(offer, asked, self._party.roster(asked.roster))
-        boxes = {each.party: each.box for each in asked.bundles if each.party != self._name}
+        boxes = {each.party: each.box for each in asked.bundles if each.party != self.name}
         kept = vote_pb2.AskMaskedAhead()
         kept.CopyFrom(asked)
         for each in kept.bundles:
@@ -154,15 +139,12 @@ class AheadVotes:
         self._party.begin(round_, boxes, note)
         reach("round-begun")
         # Bound in both files: neither, put back to an earlier state, lets a bundle mask twice.
-        self._ledger.use_bundle(round_.bundles[self._name].digest, round_.digest)
+        self.ledger.use_bundle(round_.bundles[self.name].digest, round_.digest)
 
         def values() -> Counts:
             found = votes()
             check(found)
-            answered = self._ledger.answered(name, asked.batch.digest)
-            hidden = with_noise(
-                offer, asked.batch, found, self._shares, self._noise, answered=answered
-            )
+            hidden = self._with_noise(offer, asked.batch, found)
             record(found)
             return hidden
 
@@ -188,7 +170,7 @@ class AheadVotes:
         )
         survivors = self._party.check_list(round_, *given)
         # A list that the ledger refuses is not fixed: the right one may still come.
-        self._ledger.open_batch(offer.campaign, batch, hashes, survivors, allow_other=allow_other)
+        self.ledger.open_batch(offer.campaign, batch, hashes, survivors, allow_other=allow_other)
         reach("opening-recorded")
         self._party.choose(round_, *given)
         reach("list-kept")

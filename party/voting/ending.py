@@ -91,15 +91,26 @@ def check_ending(finish: vote_pb2.Finish, offer: Offer, asked: int) -> None:
 def joined_in_words(campaign: Announced) -> Iterator[str]:
     """Yield lines about a campaign that was joined: its terms, and what a series means."""
     rounds = f" in {campaign.rounds} rounds" if campaign.in_rounds else ""
-    among = _neighbours(campaign)
-    cost = in_words(campaign.epsilon, campaign.delta, campaign.unit, neighbours=among)
+    cost = cost_in_words(campaign)
     yield (
         f"joined campaign {campaign.id[:8]}: {campaign.aggregator}{rounds}, "
         f"{campaign.queries} queries, at most {cost}, "
-        f"{_AGGREGATION[campaign.sums.aggregation]}, {_NOISE[campaign.sums.noise]}"
+        f"{leaving_in_words(campaign)}"
     )
     if campaign.series:
         yield _series(campaign)
+
+
+def leaving_in_words(campaign: Announced) -> str:
+    """Return how votes leave, and who adds the noise."""
+    return f"{_AGGREGATION[campaign.sums.aggregation]}, {_NOISE[campaign.sums.noise]}"
+
+
+def cost_in_words(campaign: Announced) -> str:
+    """Return the epsilon of a whole campaign, at most."""
+    return in_words(
+        campaign.epsilon, campaign.delta, campaign.unit, neighbours=_neighbours(campaign)
+    )
 
 
 def _neighbours(campaign: Announced) -> str:

@@ -11,10 +11,10 @@ import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from party.voting.noise_shares import with_noise
+from party.voting.casting import with_noise
 from pate.errors import ProtocolError
 from pate.masking.party import PartyMasking
 from pate.noise.exact import require_production
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from party.ledger.ledger import PartyLedger
-    from party.voting.noise_shares import NoiseShares
+    from party.voting.casting import NoiseShares
     from pate.campaign.offer import Offer
     from pate.noise.exact import NoiseInShares
     from pate.votes import Counts
@@ -50,25 +50,30 @@ class _Attempt:
     survivors: tuple[str, ...] = ()
 
 
-class MaskedVotes:
-    """Takes a party through the five steps of masked sums; the ledger has an unmasking before it happens."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class MaskedSums:
+    """A party's part in masked sums of either kind: noise is stored first, and what leaves is recorded."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        identity: Ed25519PrivateKey,
-        ledger: PartyLedger,
-        shares: NoiseShares,
-        noise: NoiseInShares,
-    ) -> None:
-        require_production(noise)
-        self._name = name
-        self._identity = identity
-        self._ledger = ledger
-        self._shares = shares
-        self._noise = noise
-        self._open: OrderedDict[str, _Attempt] = OrderedDict()
+    name: str
+    identity: Ed25519PrivateKey
+    ledger: PartyLedger
+    shares: NoiseShares
+    noise: NoiseInShares
+
+    def __post_init__(self) -> None:
+        require_production(self.noise)
+
+    def _with_noise(self, offer: Offer, batch: vote_pb2.Batch, votes: Counts) -> Counts:
+        """Return votes with our noise share, if the campaign uses them."""
+        answered = self.ledger.answered(offer.campaign, batch.digest)
+        return with_noise(offer, batch, votes, self.shares, self.noise, answered=answered)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MaskedVotes(MaskedSums):
+    """Takes a party through the five steps of sums whose keys come first; what it answered is in memory."""
+
+    _open: OrderedDict[str, _Attempt] = field(default_factory=OrderedDict, init=False)
 
     def keys(
         self,
@@ -89,8 +94,8 @@ class MaskedVotes:
                 ongoing.masking.forget()
             masking = PartyMasking(
                 masked.context_of(offer, asked),
-                name=self._name,
-                identity=self._identity,
+                name=self.name,
+                identity=self.identity,
                 random=secrets.token_bytes,
             )
             ongoing = _Attempt(asked, hashes, masking)
@@ -132,17 +137,9 @@ class MaskedVotes:
         new = ongoing.recorded != which
         if new:
             check(values)
-        batch = ongoing.asked.batch
-        masked_values = with_noise(
-            offer,
-            batch,
-            values,
-            self._shares,
-            self._noise,
-            answered=self._ledger.answered(offer.campaign, batch.digest),
-        )
+        hidden = self._with_noise(offer, ongoing.asked.batch, values)
         # First, so that a step that is refused leaves no entry. Nothing leaves before the entry is there.
-        packed = ongoing.masking.mask(masked.boxes_from_wire(asked.boxes), masked_values)
+        packed = ongoing.masking.mask(masked.boxes_from_wire(asked.boxes), hidden)
         if new:
             record(values)
             ongoing.recorded = which
@@ -171,13 +168,8 @@ class MaskedVotes:
         """Reveal the shares that unmask the sum, if no other survivors were used before."""
         ongoing = self._held(offer, asked.attempt)
         opening = ongoing.masking.unmask(masked.signatures_from_wire(asked.signatures))
-        self._ledger.open_batch(
-            offer.campaign,
-            ongoing.asked.batch.digest,
-            ongoing.hashes,
-            ongoing.survivors,
-            allow_other=allow_other,
-        )
+        batch, of = ongoing.asked.batch.digest, ongoing.survivors
+        self.ledger.open_batch(offer.campaign, batch, ongoing.hashes, of, allow_other=allow_other)
         reach("opening-recorded")
         return masked.unmasking_to_wire(opening)
 

@@ -7,177 +7,37 @@ teacher gets it.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from party.teachers.ensemble import Averaged, Ensemble, columns_of
 from party.teachers.training import train_ensemble
-from party.voting.columns import alike, described, left_out, warnings
 from party.voting.neighbour import NeighbourVotes, require_answer
-from party.voting.request import nobody_votes
-from pate.answers import CLASS, LABELS, NONE, NUMBER
+from party.voting.own_file import alike, described, left_out, warnings
+from party.voting.voters import nobody_votes
+from pate.answers import CLASS
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.codes import code_of
-from pate.data.cells import PLAIN, Reading
-from pate.data.encoded import require_encoder
-from pate.data.files.images import sizes_differ
 from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
-from pate.data.labels import can_be_class, sorted_classes
-from pate.data.locate import raw_at
+from pate.data.labels import sorted_classes
 from pate.data.odd import Odd
-from pate.data.read import read_dataset
 from pate.data.records import require_trainable
 from pate.data.schema import Schema
-from pate.errors import DataError, PateError, ProtocolError, UsageError
-from protos.bounds import check_classes
+from pate.errors import PateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from party.options import OwnOptions
+    from party.voting.own_file import Classes, OwnFile
     from party.voting.received import Encoders
     from pate.campaign.announced import Announced
-    from pate.data.encoded import Embedder
     from pate.data.values import Dataset
-
-    Classes = tuple[str, ...] | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class OwnFile:
-    """The options about the party's records by their names, and the open encoder."""
-
-    data: Path
-    label: str | None = None
-    group: str | None = None
-    classes: tuple[str, ...] | None = None
-    drop: tuple[str, ...] = ()
-    strict: bool = False
-    reading: Reading = PLAIN
-    labels: tuple[str, ...] = ()
-    number: str | None = None
-    text: str | None = None
-    dicom_labels: Path | None = None
-    encoder: Embedder | None = None
-
-    @classmethod
-    def of(cls, options: OwnOptions, encoder: Embedder | None = None) -> Self:
-        """Return the data options of a command, with the open encoder of ``--encoder``."""
-        if options.data is None:
-            raise UsageError("no data is named: --data")
-        return cls(
-            data=options.data,
-            label=options.label,
-            group=options.group,
-            classes=options.class_list,
-            drop=options.dropped,
-            strict=options.strict,
-            reading=options.reading,
-            labels=options.label_list,
-            number=options.number,
-            text=options.text,
-            dicom_labels=options.dicom_labels,
-            encoder=encoder,
-        )
-
-    @property
-    def answer(self) -> str:
-        """What our records can say: ``class``, ``labels`` or ``number``."""
-        return LABELS if self.labels else CLASS if self.number is None else NUMBER
-
-    @property
-    def known_by(self) -> str:
-        """How this file is read, where that decides whether two of its rows are one unit."""
-        missing = sorted(self.reading.missing)
-        # Left out where there are none, so that a series goes on.
-        more = [[*self.labels], self.number] if self.labels or self.number is not None else []
-        more += [] if self.text is None else ["text", self.text]
-        thousands = self.reading.thousands
-        more += [] if thousands is None else ["thousands", thousands]
-        return json.dumps([self.label, self.group, self.reading.comma, missing, *more])
-
-    @property
-    def no_features(self) -> tuple[str, ...]:
-        """Columns that have another role."""
-        told = (self.label, self.number, self.group, self.text)
-        return (*filter(None, told), *self.labels, *self.drop)
-
-    @property
-    def needs_encoder(self) -> bool:
-        """Whether only an encoder reads it: texts, DICOM files, or images of several sizes."""
-        if self.text is not None or self.dicom_labels is not None or raw_at(self.data):
-            return True
-        return self.data.is_dir() and sizes_differ(self.data)
-
-    def read(
-        self, schema: Schema | None, classes: Classes, *, none_fits: bool = False
-    ) -> tuple[Dataset, Odd]:
-        """Return the usable records, and the problems of others.
-
-        With ``strict`` each cell or record that would be excluded is an error, unless
-        ``none_fits``: what a campaign chooses must not make one record refuse it.
-        """
-        of_class = self.answer == CLASS
-        if self.classes is not None:
-            if not of_class:
-                raise UsageError("--classes is for --label: leave it out")
-            if classes is not None:
-                columns_of(self.classes, classes)
-        odd = Odd()
-        # In one order, whatever the list's, so that a reordered list needs no new training.
-        listed = None if self.classes is None else sorted_classes(self.classes)
-        if classes is not None:  # of several labels the campaign's list has one column more
-            classes = sorted_classes(each for each in classes if of_class or each != NONE)
-        dataset = read_dataset(
-            self.data,
-            label=self.label if of_class else None,
-            labels=sorted_classes(self.labels),
-            number=self.number,
-            group=self.group,
-            classes=(listed or classes) if of_class else None,
-            drop=self.drop,
-            schema=schema,
-            odd=None if self.strict and not none_fits else odd,
-            reading=self.reading,
-            text=self.text,
-            dicom_labels=self.dicom_labels,
-            encoder=self.encoder,
-            none_fits=none_fits,
-        )
-        if classes is not None and dataset.classes != classes:
-            dataset = dataset.with_classes(classes)
-        if self.answer != NUMBER:
-            require_sendable(dataset.classes)
-        return dataset, odd
-
-    def require_encoder(self, line: str) -> None:
-        """Check before a record is read that the encoder of a campaign's inputs is here, if they need one.
-
-        An archive may have embeddings already: it is looked into when it is read.
-        """
-        schema = Schema.parse(line)
-        if schema.encoder is not None and not self.data.name.casefold().endswith(".npz"):
-            require_encoder(schema, self.encoder)
 
 
 class GaveUpError(Exception):
     """Training was left off, since something else is to be prepared; what is trained is stored."""
-
-
-def require_sendable(classes: tuple[str, ...]) -> None:
-    """Check before hours of training that classes can be sent to a server."""
-    try:
-        # A single class is allowed here: records may vote only for it.
-        check_classes(classes if len(classes) > 1 else (*classes, "-"))
-    except ProtocolError as error:
-        odd = [name for name in classes if not can_be_class(name)]
-        raise DataError(
-            f"the labels cannot be a campaign's classes: {error}"
-            f"{f', {odd[0]!r:.80}' if odd else ''}; correct them, or name the list with --classes"
-        ) from error
 
 
 def _none_takes_part(odd: Odd) -> str:
@@ -206,11 +66,13 @@ class Training:
 
 
 class OwnVoters:
-    """The voters of a party: its teachers, its records, or either.
+    """The voters of a party from its file: its teachers, its records, or either.
 
     ``training``: of its teachers; None: it has none; ``records``: whether its records vote in a
     campaign of neighbour votes; ``key``: its secret that decides shards, at most 64 bytes.
     """
+
+    by_terms = True
 
     def __init__(
         self,

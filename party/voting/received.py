@@ -82,6 +82,13 @@ class PublicSets:
             )
         return known
 
+    def current(self, campaign: Announced) -> Inputs | None:
+        """Return the public set of a campaign if it is the one in memory."""
+        wanted, held = bytes.fromhex(campaign.public_set), self._held
+        if wanted == self.own:
+            return self._own_copy
+        return held[1] if held is not None and held[0] == wanted else None
+
     def take(self, campaign: Announced, piece: vote_pb2.PublicPiece) -> Inputs | None:
         """Process one piece, in any order; return the complete, verified set once it is there."""
         wanted = bytes.fromhex(campaign.public_set)

@@ -1,4 +1,4 @@
-"""A site's policy and ledger, applied to requests.
+"""A site's policy and ledger, applied to requests, and its entry on a campaign's roster.
 
 The policy states what may be asked, the ledger what was answered. Both belong to this site, and
 both are applied before anything is computed, whatever the server sends.
@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from party.policy.policy import OutsideHoursError
-from pate.errors import RefusedError
+from pate.errors import ProtocolError, RefusedError
 from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from party.ledger.ledger import PartyLedger
     from party.ledger.sent_votes import Answer
     from party.policy.policy import Policy
-    from pate.campaign.offer import Offer
+    from pate.campaign.offer import Offer, Settled
     from protos.pate.v1 import vote_pb2
 
 
@@ -38,7 +38,7 @@ class Site:
         ledger: PartyLedger,
         *,
         pinned: bytes | None = None,
-        ask: Callable[[str], bool] | None = None,
+        ask: Callable[[Offer], bool] | None = None,
         clock: Callable[[], datetime] = _now,
     ) -> None:
         self.ledger = ledger
@@ -129,3 +129,32 @@ class Site:
         self._agreed = offer
         # Before anything leaves: only a bound fixed in advance is a guarantee.
         self.ledger.bind(self._policy.bound)
+
+
+def other_classes(ours: tuple[str, ...], agreed: tuple[str, ...]) -> str:
+    """Return why a class list that is not that of most parties is refused, and what to do."""
+    parts = [
+        f"{who} {', '.join(names)}"
+        for who, names in (
+            ("only ours have", sorted(set(ours) - set(agreed))),
+            ("ours lack", sorted(set(agreed) - set(ours))),
+        )
+        if names
+    ]
+    return (
+        f"our records have other classes than most parties of the campaign name: {'; '.join(parts)}. Correct "
+        f"the labels, or start again with --classes {','.join(agreed)}: records of any other class then take "
+        "no part"
+    )
+
+
+def check_on_roster(settled: Settled, name: str, identity: bytes, teachers: int) -> None:
+    """Check our entry on the roster."""
+    for member in settled.roster:
+        if (member.name, member.identity) == (name, identity.hex()):
+            if member.teachers == teachers:
+                return
+            raise ProtocolError(
+                f"the roster lists us with {member.teachers} teachers, but we have {teachers}"
+            )
+    raise ProtocolError("we are not on the roster of the campaign that requests our votes")

@@ -5,40 +5,24 @@ No Flower, no sockets, no clock: bytes to bytes, so that every rule can be teste
 
 from __future__ import annotations
 
-import contextvars
 import logging
-import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
 from party.voting.ahead import AheadVotes
-from party.voting.casting import Casting, votes_per_patient
-from party.voting.ending import (
-    Ending,
-    check_ending,
-    joined_in_words,
-    kind_in_words,
-    voting_in_words,
-)
+from party.voting.casting import Casting, NoiseShares, votes_per_patient
+from party.voting.ending import Ending, check_ending, voting_in_words
+from party.voting.joining import Joining
 from party.voting.masked import MaskedVotes
-from party.voting.neighbour import NeighbourVotes, require_answer, require_different
-from party.voting.noise_shares import NoiseShares
-from party.voting.own_data import GaveUpError
+from party.voting.neighbour import NeighbourVotes, require_different
 from party.voting.received import PublicSets
-from party.voting.request import (
-    check_fits,
-    check_on_roster,
-    nobody_votes,
-    other_classes,
-)
-from party.voting.series import SeriesVoters, series_voters
+from party.voting.site import check_on_roster
+from party.voting.voters import SeriesVoters, series_voters
 from pate.campaign.order import query_of_round
 from pate.codes import code_of
-from pate.data.embeddings import encoder_in
-from pate.data.encoded import NoEncoderError
 from pate.data.values import Inputs, batch_hash
 from pate.errors import (
     DataError,
@@ -49,7 +33,6 @@ from pate.errors import (
     RefusedError,
     SchemaError,
     StateError,
-    UsageError,
     every_kind,
 )
 from pate.runtime.failpoints import reach
@@ -65,9 +48,8 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from party.voting.own_data import OwnVoters
-    from party.voting.request import Ensemble, Voting
     from party.voting.site import Site
+    from party.voting.voters import Voters
     from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
     from pate.noise.exact import NoiseInShares
@@ -81,8 +63,6 @@ _KINDS = frozenset(kind for kind in every_kind().values() if kind.__module__ == 
 _ONLINE = frozenset({
     "ask_keys", "ask_shares", "ask_masked", "ask_proof", "ask_consent", "ask_opening",
 })  # fmt: skip
-#: How long a party that prepares lets the server wait before it says so again.
-_HOLD_S: Final = 20.0
 #: Permanent errors: a party that stayed would not be asked again, without an explanation.
 _FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError)
 
@@ -96,48 +76,25 @@ class _Request:
     votes: Callable[[], Counts]
 
 
-@dataclass(eq=False)
-class _Preparation:
-    """The reading and training for one campaign, in a thread, after we have said that we prepare.
-
-    ``error`` is met by the next request; ``abandoned``: another campaign is asked for meanwhile.
-    """
-
-    offer: Offer
-    begun: bool = False
-    over: threading.Event = field(default_factory=threading.Event)
-    error: Exception | None = None
-    abandoned: bool = False
-
-
 class Voter:
-    """Answers the server's requests for one party.
-
-    It has teachers or records, or ``own`` creates either, from its file as read for the campaign.
-    """
+    """Answers the server's requests for one party; ``public`` is its own copy of a public set."""
 
     def __init__(
         self,
         *,
         name: str,
         identity: Ed25519PrivateKey,
-        ensemble: Ensemble | None,
+        voters: Voters,
         home: Path,
         site: Site,
         noise: NoiseInShares,
         public: Inputs | None = None,
-        records: NeighbourVotes | None = None,
-        own: OwnVoters | None = None,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
         check_name(name)
         self._name = name
         self._identity = identity
-        if ensemble is None and records is None and own is None:
-            raise UsageError("a party votes with its teachers or with its records")
-        self._ensemble = ensemble
-        self._records = records
-        self._own = own
+        self._voters = voters
         self._home = home
         self._site = site
         self._say = say
@@ -150,6 +107,9 @@ class Voter:
         )
         self._votes_key, self._units_key = votes_key(home), units_key(home)
         self._public = PublicSets(home / "public", public)
+        self._joining = Joining(
+            voters=voters, site=site, public=self._public, sealing=self._ahead.sealing, say=say
+        )
         self._campaigns = Campaigns()
         #: Set when the campaign has ended.
         self.ending: Ending | None = None
@@ -157,8 +117,6 @@ class Voter:
         self.refusal: PateError | None = None
         #: The error behind the last reply, if that was a refusal.
         self.error: PateError | None = None
-        self._one_at_a_time = threading.Lock()
-        self._preparation: _Preparation | None = None
 
     def handle(self, body: bytes) -> bytes:
         """Answer one request; ProtocolError if the bytes are none, which cannot be answered."""
@@ -170,49 +128,19 @@ class Voter:
             reply.unknown.SetInParent()
             return wire.sign_reply(reply, self._identity)
         reply = self._blank(request, bytes.fromhex(offer.campaign))
-        if self._still_prepares(offer, request):
+        if self._joining.still_prepares(offer, request):
             reply.preparing.SetInParent()
         else:
-            with self._one_at_a_time:
+            with self._joining.turn:
                 self._reply_to(offer, request, reply)
         signed = wire.sign_reply(reply, self._identity)
-        self._begin()
+        self._joining.begin()
         return signed
 
     def _blank(self, request: vote_pb2.PartyRequest, campaign: bytes) -> vote_pb2.Reply:
         return vote_pb2.Reply(
             version=wire.VERSION, nonce=request.nonce, campaign=campaign, party=self._name
         )
-
-    def _still_prepares(self, offer: Offer, request: vote_pb2.PartyRequest) -> bool:
-        """Return whether a request for a description finds its preparation under way, after a wait."""
-        now = self._preparation
-        if now is None or not (request.HasField("describe") and request.describe.at_once):
-            return False
-        if now.offer != offer:
-            now.abandoned = True
-            return False
-        return not now.over.wait(_HOLD_S)
-
-    def _begin(self) -> None:
-        """Start the preparation that was announced: the reply is made, so that nothing of it is known yet."""
-        now = self._preparation
-        if now is not None and not now.begun:
-            now.begun = True
-            run = partial(contextvars.copy_context().run, self._prepare, now)
-            threading.Thread(target=run, name="preparation", daemon=True).start()
-
-    def _prepare(self, now: _Preparation) -> None:
-        """Read, join and train as announced. The next request for a description meets an error again."""
-        try:
-            with self._one_at_a_time:
-                self._check(now.offer)
-                self._site.join(now.offer)
-                self._who(now.offer, lambda: now.abandoned)
-        except Exception as error:  # noqa: BLE001 - raised again where it is asked for
-            now.error = error
-        finally:
-            now.over.set()
 
     def _reply_to(
         self, offer: Offer, request: vote_pb2.PartyRequest, reply: vote_pb2.Reply
@@ -249,12 +177,12 @@ class Voter:
             ahead.require_none(campaign)
         match what:
             case "describe":
-                self._describe(offer, request.describe, reply)
+                self._joining.describe(offer, request.describe, reply)
             case "public_piece" if request.public_piece.encoder:
-                self._take_encoder(offer, request.public_piece, reply.receipt)
+                self._joining.take_encoder(offer, request.public_piece, reply.receipt)
             case "public_piece":
                 self._site.compare(offer)
-                self._take_piece(offer.announced, request.public_piece, reply.receipt)
+                self._joining.take_piece(offer.announced, request.public_piece, reply.receipt)
             case "ask":
                 asked = self._asked(offer, request.ask.batch)
                 votes = asked.votes()
@@ -262,7 +190,7 @@ class Voter:
                 reply.votes.CopyFrom(
                     wire.pack_votes(
                         votes,
-                        teachers=self._weight(offer),
+                        teachers=self._voters.weight(offer.announced),
                         batch=asked.answer.batch,
                         code=code_of(offer.announced.code) if offer.announced.one_release else None,
                     )
@@ -332,178 +260,22 @@ class Voter:
             case _:
                 raise ProtocolError("a request of no known kind")
 
+    def public(self, campaign: Announced) -> Inputs | None:
+        """Return the public set of a campaign if it is in memory: nothing is read for it."""
+        return self._public.current(campaign)
+
     def prepare(self, offer: Offer) -> None:
         """Check that we may take part in a campaign, and train its teachers; join nothing."""
-        self._check(offer)
-        self._who(offer)
-
-    def _describe(
-        self,
-        offer: Offer,
-        asked: vote_pb2.Describe,
-        reply: vote_pb2.Reply,
-    ) -> None:
-        offer = self._completed(offer)
-        campaign = offer.announced
-        try:
-            if self._announces(offer, asked):
-                reply.preparing.SetInParent()
-                return
-            self._check(offer)
-        except NoEncoderError:
-            if not asked.sends_encoder or self._own is None or self._own.encoders is None:
-                raise
-            reply.wanted.SetInParent()
-            return
-        self._site.join(offer)
-        # Teachers are trained by now: a party that has described itself can vote.
-        who = self._who(offer)
-        # Which of a campaign's classes occur among our records must not be revealed needlessly.
-        classes = tuple(campaign.classes or who.classes)
-        if asked.agreed and classes != tuple(asked.agreed):
-            raise SchemaError(other_classes(classes, tuple(asked.agreed)))
-        said = reply.description
-        said.teachers = self._weight(offer)
-        said.classes.extend(classes)
-        said.unit = who.unit
-        if campaign.sums.masked and not campaign.vote_proofs:
-            said.sealing.CopyFrom(self._ahead.sealing())
-        if self._public.find(campaign) is not None:
-            said.public_set = bytes.fromhex(campaign.public_set)
-        for line in joined_in_words(campaign):
-            self._say(line)
-
-    def _completed(self, offer: Offer) -> Offer:
-        """Put in a class list that was stated before: else a request without it would reveal ours."""
-        joined = self._site.ledger.offer_of(offer.campaign)
-        if joined is None or joined.key != offer.key or offer.announced.classes:
-            return offer
-        classes = joined.announced.classes
-        return replace(offer, announced=replace(offer.announced, classes=classes))
-
-    def _announces(self, offer: Offer, asked: vote_pb2.Describe) -> bool:
-        """Return whether we answer that we prepare: once for each campaign, before any record is read for it.
-
-        Always, whatever is read or trained already: that could depend on a record.
-        """
-        now = self._preparation
-        if now is not None and now.offer == offer and now.over.is_set():
-            error = now.error
-            if error is not None:
-                self._preparation = None
-                if not isinstance(error, GaveUpError):
-                    raise error
-        if not asked.at_once or self._own is None:
-            return False
-        if self._preparation is not None and self._preparation.offer == offer:
-            return False
-        self._accept_terms(offer)
-        self._own.require_fit(offer.announced)
-        self._preparation = _Preparation(offer)
-        self._say(
-            f"the terms of campaign {offer.campaign[:8]} are accepted: our data are read by them, "
-            "and the server sees that we prepare"
-        )
-        return True
-
-    def _accept_terms(self, offer: Offer) -> None:
-        """Check what the terms say before a record is read for them; the site's own rules come first."""
-        self._site.consider(offer)
-        own, wanted = self._public.own, offer.announced.public_set
-        if own is not None and own.hex() != wanted:
-            raise SchemaError(
-                f"our copy of the public set has the hash {own.hex()[:12]}…, "
-                f"the campaign's is {wanted[:12]}…; "
-                "leave --public out to be sent the right one"
-            )
-
-    def _check(self, offer: Offer) -> Voting:
-        """Check that we may take part in a campaign, and that our data fit it; return what we know of them.
-
-        For a campaign that the site's rules refuse, or whose terms changed, no file is read, no teacher
-        trained, and nothing about our data revealed.
-        """
-        self._accept_terms(offer)
-        campaign, ours = offer.announced, self._own
-        code = code_of(campaign.code)
-        who: Ensemble | NeighbourVotes
-        if ours is None:
-            who = self._who(offer)
-            require_answer(code, who.answer, of_teachers=not campaign.records_vote)
-        else:
-            who = ours.read(campaign)
-        check_fits(
-            who,
-            unit=campaign.unit,
-            schema=campaign.schema,
-            classes=campaign.classes,
-            of_teachers=code.of_teachers,
-        )
-        return who
-
-    def _who(
-        self, offer: Offer, stops: Callable[[], bool] = lambda: False
-    ) -> Ensemble | NeighbourVotes:
-        """Return the voters of a campaign: our teachers or our records."""
-        if self._own is not None:
-            return self._own.voters(offer.announced, stops)
-        found = self._records if offer.announced.records_vote else self._ensemble
-        if found is None:
-            raise nobody_votes(offer.announced)
-        return found
-
-    def _weight(self, offer: Offer) -> int:
-        """Return the sum of our vote rows, or for records the largest count."""
-        if self._own is not None:
-            return self._own.weight(offer.announced)
-        who = self._who(offer)
-        if isinstance(who, NeighbourVotes):
-            return offer.announced.most_votes or 0
-        return who.teachers
-
-    def _take_piece(
-        self,
-        campaign: Announced,
-        piece: vote_pb2.PublicPiece,
-        receipt: vote_pb2.PieceReceipt,
-    ) -> None:
-        receipt.index = piece.index
-        if self._public.find(campaign) is None:
-            inputs = self._public.take(campaign, piece)
-            if inputs is None:
-                return
-            self._say(f"received the public set: {len(inputs)} queries, {kind_in_words(inputs)}")
-        receipt.public_set = bytes.fromhex(campaign.public_set)
-
-    def _take_encoder(
-        self,
-        offer: Offer,
-        piece: vote_pb2.PublicPiece,
-        receipt: vote_pb2.PieceReceipt,
-    ) -> None:
-        # Our policy names the encoders that it accepts: of another one no piece is stored.
-        self._site.consider(offer)
-        encoders, digest = (
-            None if self._own is None else self._own.encoders,
-            encoder_in(offer.announced.schema),
-        )
-        if encoders is None or not digest:
-            raise ProtocolError("a piece of an encoder that this party does not need")
-        receipt.index = piece.index
-        if encoders.find(digest) is None:
-            described = encoders.take(digest, piece)
-            if described is None:
-                return
-            self._say(f"received the campaign's encoder: {described.statement()}")
-        receipt.encoder = bytes.fromhex(digest)
+        self._joining.check(offer)
+        self._voters.voters(offer.announced)
 
     # --- votes ---------------------------------------------------------------------------
 
     def _asked(self, offer: Offer, batch: vote_pb2.Batch) -> _Request:
         """Check that votes on a batch are allowed. Nothing is computed yet."""
-        self._check(offer)
-        own = self._identity.public_key().public_bytes_raw()
-        check_on_roster(offer.require_settled(), self._name, own, self._weight(offer))
+        self._joining.check(offer)
+        own, weight = self._identity.public_key().public_bytes_raw(), self._voters.weight
+        check_on_roster(offer.require_settled(), self._name, own, weight(offer.announced))
         public = self._public.find(offer.announced)
         if public is None:
             raise ProtocolError("votes are requested on a public set that never arrived")
@@ -513,7 +285,7 @@ class Voter:
             raise ProtocolError("the requested queries have another hash than the server states")
         # From here on a query is what our teachers see of it: an additional unused column does not
         # make it new.
-        who = self._who(offer)
+        who = self._voters.voters(offer.announced)
         seen = who.conform(queries)
         hashes = whole if seen is queries else _hashes_of(seen, batch)
         offer = replace(offer, queries=len(hashes))
@@ -521,19 +293,15 @@ class Voter:
             require_different(hashes)
         view = view_of(who.schema)
         answer = Answer(batch.digest, hashes, who.fingerprint, view, round=batch.round)
-        voters = None
+        voters: SeriesVoters | None = None
         if isinstance(who, NeighbourVotes) and offer.announced.series is not None:
-            voters = self._voters(offer, who)
+            voted = partial(self._site.ledger.voted, offer)
+            cap = votes_per_patient(offer)
+            voters = series_voters(who, offer, self._units_key, voted, cap)
             answer = replace(answer, units=voters.units, known_by=voters.known_by)
         self._site.admit(offer, answer)
         casting = Casting.of(who, public, batch, offer, voters)
         return _Request(offer, answer, lambda: self._vote(offer, batch, hashes, casting))
-
-    def _voters(self, offer: Offer, records: NeighbourVotes) -> SeriesVoters:
-        """Return our records that vote in a campaign of a series: it may be none."""
-        voted = partial(self._site.ledger.voted, offer)
-        cap = votes_per_patient(offer)
-        return series_voters(records, offer, self._units_key, voted, cap)
 
     def _leave(self, how: Callable[[Offer, Answer], None], asked: _Request, votes: Counts) -> None:
         """Compare votes that are about to leave with all earlier ones, or record their tags as well."""
@@ -552,7 +320,7 @@ class Voter:
         votes = casting.votes(self._home / "votes.db", offer.announced.classes or (), hashes)
         code = code_of(offer.announced.code)
         if code.of_teachers:  # what is charged rests on it, and a mask would hide it
-            check_cast(votes, code, self._weight(offer))
+            check_cast(votes, code, self._voters.weight(offer.announced))
         return votes
 
     def _finish(self, key: bytes, campaign: bytes, finish: vote_pb2.Finish) -> None:

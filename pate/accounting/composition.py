@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from pate.accounting.conversion import (
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from pate.accounting.events import Charged
 
 
+#: A forecast asks for the budget of one guarantee for many numbers of teachers.
+_mu_squared = lru_cache(maxsize=64)(mu_squared_from_epsilon)
 #: Likelihood ratios, in nats, up to which the theorem on nearly Gaussian pairs is proved.
 _MOST_RIPPLE: Final = Fraction(1, 8)
 
@@ -210,7 +213,7 @@ class Gdp:
 
     def budget(self, epsilon: float, delta: float) -> Fraction:
         """Return mu^2 / 2 of the largest mu that converts to at most ``epsilon``."""
-        return mu_squared_from_epsilon(epsilon, delta) / 2
+        return _mu_squared(epsilon, delta) / 2
 
 
 @dataclass(frozen=True)

@@ -156,10 +156,7 @@ def learn(
     *,
     figures: int | None = 0,
 ) -> tuple[float, Event]:
-    """Return the most promising event and its estimated value.
-
-    Too little noise shows in the tails of a figure, missing noise in single values of it.
-    """
+    """Return the most promising event, in a figure's tails or a single value, and its estimated value."""
     if first.shape != second.shape or first.ndim != 2 or not len(first):
         raise AccountingError(f"runs of shapes {first.shape} and {second.shape} cannot be compared")
     width = first.shape[1]

@@ -148,10 +148,7 @@ def kind_of(outcome: Outcome, classes: int) -> int:
 def run_mechanism(
     mechanism: Mechanism, noise: Noise, queries: int, pair: Pair, world: int, runs: int
 ) -> Runs:
-    """Return (runs, kinds + 1) counts of the answers in ``runs`` runs of ``queries`` queries each.
-
-    Kinds are counted separately for each row of the pair. The last count is that of :func:`differing`.
-    """
+    """Return (runs, kinds + 1) counts of answers by the rows of the pair, and :func:`differing`."""
     sorts, classes = pair.votes.shape
     width = sorts * kinds(classes)
     counts = np.zeros((runs, width + 1), np.int64)

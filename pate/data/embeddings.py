@@ -98,12 +98,3 @@ def encoder_in(schema: str | None) -> str:
     """Return the digest of the encoder that a schema line names, "" if it names none."""
     found = parsed_line(schema or "")
     return "" if found is None else found.encoder
-
-
-def embedding_arrays(inputs: Embeddings) -> dict[str, NDArray[np.int16] | NDArray[np.str_]]:
-    """Return the arrays of an ``.npz`` file from which they are read again."""
-    return {
-        "embeddings": inputs.values,
-        "encoder": np.array(inputs.encoder, dtype=np.str_),
-        "source": np.array(inputs.source, dtype=np.str_),
-    }

@@ -63,12 +63,7 @@ class Embedder(Protocol):
     def words(self) -> str: ...  # noqa: D102
 
     def embed(
-        self,
-        records: Iterable[Record],
-        total: int,
-        *,
-        odd: Odd | None,
-        place: Callable[[int], str],
+        self, records: Iterable[Record], total: int, *, odd: Odd | None, place: Callable[[int], str]
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
         """Return (n, d) embeddings, and (n,) which records are usable; ``total`` is about n."""
 

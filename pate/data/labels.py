@@ -50,10 +50,7 @@ _EXACT: Final = 2**53
 
 
 def parse_number(text: str) -> float | None:
-    """Return the number in ``text``, or None.
-
-    NaN and infinity count as numbers here; the caller handles them.
-    """
+    """Return the number in ``text``, NaN and infinity too, or None."""
     if "_" in text:  # Python parses 1_000 as a number; data files do not use underscores so
         return None
     try:

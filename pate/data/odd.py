@@ -34,10 +34,7 @@ _CELLS: Final = "correct them, or go on with them missing; --strict refuses them
 
 
 class UnusableRecordError(DataError):
-    """A record of which nothing can be made.
-
-    ``why`` is without the record's content and its place, so that equal reasons can be counted.
-    """
+    """A record of which nothing can be made; ``why`` has neither content nor place, so it is counted."""
 
     def __init__(self, text: str, why: str = "") -> None:
         super().__init__(text)
@@ -204,10 +201,7 @@ class Odd:
         return found
 
     def lines(self, part: int | None = None) -> list[str]:
-        """Return a line for each problem, with numbers and places. Private.
-
-        If there is one, a last line says how many records take part.
-        """
+        """Return a line for each problem, with numbers and places, and how many take part. Private."""
         found = [str(each) for each in self.problems(counts=True)]
         return [*found, self.taking_part(part)] if found and part is not None else found
 

@@ -206,11 +206,7 @@ def _of_folder(found: Path, asked: _Asked) -> _Held:
 
 
 def _of_encoder(
-    path: Path,
-    asked: _Asked,
-    encoder: Embedder | None,
-    text: str | None,
-    dicom_labels: Path | None,
+    path: Path, asked: _Asked, encoder: Embedder | None, text: str | None, dicom_labels: Path | None
 ) -> _Held | None:
     """Return the records as embeddings; None if their own values are the inputs."""
     schema = asked.schema

@@ -28,11 +28,7 @@ _WAYS_EACH, _WAYS_SPARE = 8, 1000
 
 
 def check_skops(content: bytes, *, most: int | None = None) -> None:
-    """Check the unpacked size of a skops file before skops reads it.
-
-    It may not unpack to more than ``most`` bytes, by default its own size, which is enough for one written
-    without compression.
-    """
+    """Check that a skops file unpacks to at most ``most`` bytes, by default its own size."""
     if len(content) > LARGEST:
         raise DataError(f"{len(content)} bytes are too many for a model")
     try:
@@ -102,10 +98,7 @@ def _check_references(described: object, members: dict[str, ZipInfo]) -> None:
 
 
 class _Ways:
-    """Counts the steps of a walk through an object and, at each occurrence, its parts.
-
-    Which of several objects of one number is used depends on the reading order; the longest counts.
-    """
+    """Counts the steps of a walk through an object and, at each occurrence, its parts; the longest counts."""
 
     def __init__(self, occurrences: dict[int, list[_Node]], most: int) -> None:
         self._occurrences = occurrences

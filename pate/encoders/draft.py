@@ -33,11 +33,7 @@ _TEXT_TOKENS: Final = 512
 
 
 def draft(content: bytes, graph: Graph, tokenizer: bytes | None) -> dict[str, Any]:
-    """Return the fields of a draft of ``encoder.json``.
-
-    What a graph does not say is a guess, or marked TODO; a draft is no description until a person has
-    filled it in.
-    """
+    """Return the fields of a draft of ``encoder.json``: guesses, or marked TODO for a person."""
     output, pooling, width = output_of(graph)
     images = texts = None
     if tokenizer is None:

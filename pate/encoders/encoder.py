@@ -117,10 +117,7 @@ class Encoder:
         return self._rounded(self._pooled(self._run(prepared)))
 
     def prepared(self, record: Record) -> dict[str, NDArray[Any]]:
-        """Return one record as the graph takes it, by the names of its inputs.
-
-        Errors of a tokenizer have no common base but ``Exception``.
-        """
+        """Return one record as the graph takes it, by its inputs' names; a tokenizer may raise anything."""
         images = self.description.images
         if images is not None:
             if isinstance(record, str):

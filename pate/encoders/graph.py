@@ -122,11 +122,7 @@ class Graph:
 
 
 def checked_graph(content: bytes, what: str = "") -> Graph:
-    """Return what an ONNX file has, after checks that it runs nothing but ONNX's own operators.
-
-    It may have no functions of its own, no graphs within operators, no sizes or divisions that depend on an
-    input's content, and no weights in another file.
-    """
+    """Return what an ONNX file has, after checks that it runs nothing but ONNX's own operators."""
     try:
         return _checked(content)
     except DataError as error:

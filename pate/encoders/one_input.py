@@ -20,10 +20,7 @@ _RUNS: Final = 3
 
 
 def run(folder: Path, seconds: int) -> dict[str, Any]:
-    """Open an encoder and run some inputs, in a process with bounds, which ends after it.
-
-    The result has the fields of :class:`pate.encoders.trial.Trial`, or ``error``.
-    """
+    """Run some inputs in a bounded process; return the fields of a ``Trial``, or ``error``."""
     began = time.process_time()
     try:
         encoder = Encoder.open(folder, trial=False, seconds=math.inf)

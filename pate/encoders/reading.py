@@ -24,10 +24,7 @@ CACHE: Final = "embeddings"
 
 
 class Reader:
-    """Embeds the records that a reader hands it.
-
-    Without a cache in a private folder, ``memory`` has the rows of earlier calls.
-    """
+    """Embeds the records that a reader hands it; ``memory`` replaces a cache in a private folder."""
 
     def __init__(
         self,
@@ -83,12 +80,7 @@ class Reader:
         return self.encoder.description.in_words()
 
     def embed(
-        self,
-        records: Iterable[Record],
-        total: int,
-        *,
-        odd: Odd | None,
-        place: Callable[[int], str],
+        self, records: Iterable[Record], total: int, *, odd: Odd | None, place: Callable[[int], str]
     ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
         """Return (n, d) embeddings and (n,) which records are usable."""
         with ExitStack() as held:

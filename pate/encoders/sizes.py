@@ -81,10 +81,7 @@ _NOT_FOLLOWED: Final = frozenset({
 
 
 def require_fixed_sizes(graph: onnx.GraphProto) -> None:
-    """Check that no size within a graph depends on the content of an input.
-
-    Its operators have no graphs within them.
-    """
+    """Check that no size within a graph, which has none within it, depends on an input's content."""
     told = reached(graph)
     for node in graph.node:
         if node.op_type in _NOT_FOLLOWED or _makes_text(node):
@@ -121,14 +118,9 @@ def reached(graph: onnx.GraphProto) -> set[str]:
 
 
 def spread(
-    graph: onnx.GraphProto,
-    start: set[str],
-    gives: Callable[[onnx.NodeProto, str], Iterable[str]],
+    graph: onnx.GraphProto, start: set[str], gives: Callable[[onnx.NodeProto, str], Iterable[str]]
 ) -> set[str]:
-    """Return what has a property that operators pass on, in whatever order they stand.
-
-    ``gives`` returns those outputs of an operator that have it if an input of a name does.
-    """
+    """Return what has a property; ``gives`` returns an operator's outputs to which an input passes it."""
     takers = defaultdict(list)
     for node in graph.node:
         for name in set(node.input):

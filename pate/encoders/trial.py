@@ -118,10 +118,7 @@ def seconds_after(folder: Path, description: Description) -> float:
 
 
 def tried(folder: Path, seconds: int = TRIAL_SECONDS, memory: int = MOST_MEMORY) -> Trial:
-    """Open an encoder in another process and run some inputs of the largest size.
-
-    ``seconds`` of processor time are for opening it and one input; ``memory`` is of address space, in bytes.
-    """
+    """Run some inputs of the largest size in another process, within ``seconds`` and ``memory``."""
     what = f"the encoder in {folder}"
     try:
         done = run_limited(

@@ -1,4 +1,11 @@
-"""Reading and writing the file of an envelope: bounded, checked as a whole, one message in memory."""
+"""The file of an envelope: bounded, checked as a whole, one message in memory; and sealed answers.
+
+Online, TLS hides a party's replies from whoever carries them: votes of a plain campaign, the shares
+that unmask a sum. An envelope passes through more hands. So the messages of an answer are sealed to
+an X25519 key of the server, which the request has named under the campaign's signature: a fresh key
+pair of the party, HKDF-SHA256 (RFC 5869) bound to the manifest, and ChaCha20-Poly1305 (RFC 8439) with
+the number of the message as nonce. Who carries an answer learns no more than its size.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,9 @@ import hashlib
 import os
 import stat
 from typing import TYPE_CHECKING, BinaryIO, Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from pate.envelopes.manifest import (
     FIRST_LINE,
@@ -17,16 +27,22 @@ from pate.envelopes.manifest import (
     Part,
 )
 from pate.errors import DataError, ProtocolError
+from pate.masking.encoding import encode
+from pate.masking.keys import derive
 from pate.runtime.home import write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from pate.masking.keys import KeyPair
+
 #: Ending of the names of envelopes.
 SUFFIX: Final = ".pate"
+#: What sealing adds to a message, bytes.
+TAG_BYTES: Final = 16
 _AT_ONCE: Final = 2**20
 _DAMAGED: Final = "it was cut off or altered on its way; get it again"
 
@@ -90,10 +106,7 @@ def opened(path: Path, admit: Callable[[Manifest], object] = lambda _: None) -> 
 def write(
     path: Path, manifest: Manifest, key: Ed25519PrivateKey, messages: Iterable[bytes]
 ) -> None:
-    """Write an envelope, durably: it appears whole, or not at all.
-
-    ``key``: signs it; its public half is in the manifest.
-    """
+    """Write an envelope, durably: it appears whole, or not at all. ``key`` signs it."""
     # A carrier must be able to read it: an answer is sealed, a request holds nothing private.
     write_file(path, _content(manifest, key, messages), mode=0o644)
 
@@ -150,3 +163,36 @@ def _checked(file: BinaryIO, size: int, admit: Callable[[Manifest], object]) -> 
         if found.digest() != part.digest:
             raise ProtocolError(f"message {at + 1} of {len(manifest.parts)} differs: {_DAMAGED}")
     return Envelope(file, manifest, start, whole.digest())
+
+
+# --- sealed answers ----------------------------------------------------------------------------
+
+
+def seal(own: KeyPair, to: bytes, about: bytes, messages: Sequence[bytes]) -> list[bytes]:
+    """Return the messages, sealed.
+
+    ``own``: the sender's pair, of this file only: then no nonce is used twice under one key;
+    ``to``: the recipient's public key, 32 bytes.
+    """
+    cipher = ChaCha20Poly1305(_key(own.agree(to, "the server"), own.public, to, about))
+    return [cipher.encrypt(_nonce(at), each, None) for at, each in enumerate(messages)]
+
+
+def unseal(own: KeyPair, manifest: Manifest, at: int, sealed: bytes) -> bytes:
+    """Return one message of a file that was sealed to ``own``."""
+    sender = manifest.seal
+    key = _key(own.agree(sender, manifest.party), sender, own.public, manifest.about)
+    try:
+        return ChaCha20Poly1305(key).decrypt(_nonce(at), sealed, None)
+    except InvalidTag:
+        raise ProtocolError(
+            f"the answer of {manifest.party} does not open with this campaign's key"
+        ) from None
+
+
+def _nonce(at: int) -> bytes:
+    return at.to_bytes(12, "little")
+
+
+def _key(secret: bytes, sender: bytes, recipient: bytes, about: bytes) -> bytes:
+    return derive(secret, encode("envelope", sender, recipient, about))

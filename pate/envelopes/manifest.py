@@ -112,10 +112,7 @@ class Manifest:
 
     @classmethod
     def read(cls, line: bytes, signature: bytes) -> Self:
-        """Return the manifest in a line.
-
-        ``signature``: by the key that the manifest names, 64 bytes.
-        """
+        """Return the manifest in a line that the key which it names signed."""
         fields = parse(line, most=MOST_MANIFEST, error=ProtocolError, what="an envelope")
         made = read(cls, fields, error=ProtocolError, what="an envelope")
         _check(made.line == line, "its manifest is not in its one form")

@@ -106,10 +106,7 @@ def _spread(count: int) -> Places:
 
 
 def _principal(points: Floats) -> tuple[Floats, Floats]:
-    """Return the mean, (w,), and the scaled principal axes, (w, a).
-
-    By subspace iteration: there are thousands of features, and the axes need not be exact.
-    """
+    """Return the mean, (w,), and scaled principal axes, (w, a), nearly: by subspace iteration."""
     middle = points.mean(axis=0, dtype=np.float64).astype(np.float32)
     centred = points - middle
     width = points.shape[1]
@@ -203,10 +200,7 @@ class InvariantSpace:
 
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> InvariantSpace:
-        """Return the space fitted on a public set and its distorted copies.
-
-        Of more than 20,000 images an even selection is used.
-        """
+        """Return the space of a public set and distorted copies, of an even selection above 20,000."""
         from scipy.linalg import eigh  # slow to import
 
         if not isinstance(public, Images):

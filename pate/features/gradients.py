@@ -211,10 +211,7 @@ def _contrast(grey: Floats) -> Floats:
 
 
 def _sampled(planes: Floats, rows: Floats, columns: Floats) -> NDArray[np.uint8]:
-    """Return (n, height * width, channels), by linear interpolation of (n, height, width, channels).
-
-    ``rows`` (n, height) says where each row comes from, ``columns`` (n, height, width) each pixel of it.
-    """
+    """Return (n, height * width, channels), interpolated at ``rows`` and each pixel's ``columns``."""
     count, height, width, channels = planes.shape
     top = np.minimum(rows.astype(np.int64), height - 2)
     left = np.minimum(columns.astype(np.int64), width - 2)

@@ -61,10 +61,7 @@ class LikenessSpace:
 
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> LikenessSpace:
-        """Return the space fitted on public rows, of which the first 2^10 different ones are landmarks.
-
-        ``base`` is fitted on the whole public set.
-        """
+        """Return the space fitted on public rows; the first 2^10 different ones are landmarks."""
         points = base.embed(public).astype(np.float64)
         usual = float(np.sqrt(np.square(points - points.mean(axis=0)).sum(axis=1).mean()))
         if not 0 < usual < 1e300 or points.shape[1] > _WIDEST:

@@ -133,11 +133,9 @@ def cast_answers(queries: Floats, records: Floats, answers: Places) -> Places:
 
 
 def voters_of(groups: NDArray[np.str_], hashes: Sequence[bytes], cap: int, key: bytes) -> Places:
-    """Return the indices of the records that vote, ascending: at most ``cap`` of each group (patient).
+    """Return the indices, ascending, of the at most ``cap`` records of each group (patient) that vote.
 
-    Those with the least hash under the party's secret key, so that others cannot influence who votes;
-    independent of the order of the file and of other groups. Hashes identify records, such as
-    ``Dataset.row_hashes()``.
+    Those with the least hash under the party's key: independent of the file's order and of other groups.
     """
     if len(hashes) != len(groups):
         raise DataError(f"{len(groups)} records but {len(hashes)} hashes of them")

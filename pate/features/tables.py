@@ -147,10 +147,7 @@ def _frequent(cells: list[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class EmbeddedSpace:
-    """The space of the embeddings of one encoder.
-
-    All of it is exact up to one division, so a record's point depends on that record alone.
-    """
+    """The space of an encoder's embeddings: a record's point depends on that record alone, exactly."""
 
     schema: str  # the line of the embeddings that it takes
     middle: NDArray[np.int64]  # (d,) int64, the public mean, rounded

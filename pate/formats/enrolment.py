@@ -105,10 +105,7 @@ def line_of_party(name: str, identity: bytes) -> str:
 
 
 def fingerprint(ca: bytes) -> bytes:
-    """Return the SHA-256 hash (32 bytes) by which a certificate authority is known.
-
-    ``ca``: its certificate, PEM.
-    """
+    """Return the SHA-256 hash (32 bytes) by which the authority of a certificate, PEM, is known."""
     return _authority(ca).fingerprint(hashes.SHA256())
 
 
@@ -175,11 +172,7 @@ class SealingKey:
 
 @dataclass(frozen=True)
 class Answer:
-    """The public keys of a party, and proof that it has their private halves and the code.
-
-    All three sign name and keys and the hash of the authority, so that an answer is valid only for one
-    server and these keys.
-    """
+    """The public keys of a party, all signed for one server with their private halves and the code."""
 
     name: str
     identity: bytes  # its Ed25519 public key, 32 bytes
@@ -224,10 +217,7 @@ class Answer:
         )
 
     def check_keys(self, authority: bytes) -> None:
-        """Check that the sender has both private keys, and signed for this server.
-
-        ``authority``: the :func:`fingerprint` of the server's authority.
-        """
+        """Check that the sender has both keys and signed for the :func:`fingerprint` ``authority``."""
         signed = self._transcript(authority)
         identity = Ed25519PublicKey.from_public_bytes(self.identity)
         try:
@@ -240,10 +230,7 @@ class Answer:
             ) from error
 
     def made_with(self, verifier: bytes, authority: bytes) -> bool:
-        """Return whether this was signed with the code of :func:`verifier_of`.
-
-        Nothing secret is compared: the verifier is a public key.
-        """
+        """Return whether this was signed with the code of :func:`verifier_of`, a public key."""
         signed = self._transcript(authority)
         key = Ed25519PublicKey.from_public_bytes(verifier)
         try:

@@ -30,14 +30,8 @@ FORMAT: Final = "pate-labels/2"
 SOURCES: Final = ("teachers", "records", "reinforced")
 #: Required fields of every privacy statement.
 STATEMENT_KEYS: Final = (
-    "epsilon",
-    "delta",
-    "unit",
-    "adjacency",
-    "observer",
-    "mechanism",
-    "ledger_head",
-)
+    "epsilon", "delta", "unit", "adjacency", "observer", "mechanism", "ledger_head",
+)  # fmt: skip
 
 _COUNTS = re.compile(r"-?[0-9]{1,15}(?: -?[0-9]{1,15})*")
 _LARGEST: Final = 2**31

@@ -67,10 +67,7 @@ _WORDS: Final[Mapping[str, str | tuple[str, ...]]] = {
     "neighbour": tuple(
         words.format(noise)
         for words in (_RELEASED, _COUNTS)
-        for noise in (
-            "noise of sigma {sigma} on each",
-            "geometric noise of scale {scale} on each",
-        )
+        for noise in ("noise of sigma {sigma} on each", "geometric noise of scale {scale} on each")
     ),
     "distributed-neighbour": tuple(
         words.format(noise) for words in (_RELEASED, _COUNTS) for noise in (_SHARES, _GEOMETRIC)

@@ -1,8 +1,4 @@
-"""The signature under a schema of synthetic queries: made by a coordinator, checked by parties.
-
-The signature covers the bytes of the file, so nothing depends on the form of its JSON. It is in a
-separate file next to the schema.
-"""
+"""The signature, in a file of its own, under the bytes of a schema of synthetic queries."""
 
 from __future__ import annotations
 
@@ -69,10 +65,7 @@ def sign(content: bytes, key: Ed25519PrivateKey) -> bytes:
 
 
 def verify(content: bytes, signature: bytes, key: bytes) -> None:
-    """Check that a schema was signed with a campaign's Ed25519 public key, else raise SchemaError.
-
-    The key that the signature file names is not trusted.
-    """
+    """Check that a campaign's public Ed25519 key signed a schema, whatever key is named; else SchemaError."""
     what = "no signature of a schema"
     fields = parse_object(
         signature, most=_MAX_SIGNATURE, error=SchemaError, what=what, form=SIGNATURE_FORMAT

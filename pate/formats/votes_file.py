@@ -68,10 +68,7 @@ def vote_matrix(
 
 
 def read_label_vector(path: Path, *, queries: int, classes: int) -> NDArray[np.int64]:
-    """Return one label per query as (queries,) int64.
-
-    ``path``: a ``.npy`` file of class indices from 0, integers or whole floats.
-    """
+    """Return one label per query, (queries,) int64, of a ``.npy`` file of integers or whole floats."""
     found = load_numbers(path)
     if found.shape != (queries,):
         raise DataError(f"{path} has shape {found.shape}; one label for each of {queries} queries")

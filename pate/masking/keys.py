@@ -154,12 +154,21 @@ class OneTime:
         of_key = split(self.mask.private, threshold, at, random)
         return {name: (of_seed[point], of_key[point]) for name, point in points.items()}
 
+    def boxes(
+        self,
+        dealt: Mapping[str, tuple[int, int]],
+        keys: Mapping[str, bytes],
+        about: Callable[[str], bytes],
+    ) -> dict[str, bytes]:
+        """Return a sealed box of 82 bytes with its shares for each recipient, whose ``keys`` these are."""
+        return {
+            name: seal(self.share, key, name, about(name), dealt[name])
+            for name, key in keys.items()
+        }
+
 
 def commitment(context: bytes, name: str, seed: bytes) -> bytes:
-    """Return a party's commitment to its seed, 32 bytes.
-
-    The seed is 32 uniform bytes, so the hash is both hiding and binding.
-    """
+    """Return a party's commitment to its seed of 32 uniform bytes: a hash, both hiding and binding."""
     return digest("seed", context, name.encode(), seed)
 
 

@@ -51,10 +51,7 @@ def own_mask_key(known: KnownKeys, name: str, seed: bytes) -> bytes:
 
 
 def pair_mask_key(known: KnownKeys, own: KeyPair, name: str, peer: str) -> bytes:
-    """Return the key of the mask of ``name``, whose mask pair is ``own``, and ``peer``.
-
-    It is the same from both sides.
-    """
+    """Return the key of the mask of ``name``, whose pair is ``own``, and ``peer``: the same on both sides."""
     secret = own.agree(known.keys[peer].mask_key, peer)
     both = [
         part for each in sorted((name, peer)) for part in (each.encode(), known.keys[each].mask_key)

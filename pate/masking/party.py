@@ -43,8 +43,8 @@ from pate.masking.announced import (
     survivors_to_sign,
 )
 from pate.masking.context import Phase, phases
-from pate.masking.encoding import SIGNATURE_BYTES, check_bytes, digest
-from pate.masking.keys import BOX_BYTES, Keys, OneTime, commitment, seal
+from pate.masking.encoding import SIGNATURE_BYTES, check_bytes
+from pate.masking.keys import BOX_BYTES, Keys, OneTime, commitment
 from pate.masking.masks import hide, revealed
 from pate.masking.proofs.argument import Prover
 from pate.masking.proofs.transcript import SEED_BYTES, Statement, commit_seed
@@ -69,18 +69,15 @@ class Answers:
     def __init__(self, *, proved: bool = False) -> None:
         self.phase = Phase.KEYS
         self._order = phases(proved=proved)
-        self._given: dict[Phase, tuple[bytes, object]] = {}
+        self._given: dict[Phase, tuple[object, object]] = {}
 
-    def given(self, phase: Phase, request: bytes, kind: type[Answer]) -> Answer | None:
-        """Return the stored answer to a repeated request, None for a new request of the next phase.
-
-        Another request in an answered phase is refused, and any after :meth:`forget`.
-        """
+    def given(self, phase: Phase, request: object, kind: type[Answer]) -> Answer | None:
+        """Return the stored answer to a repeated request, None if the next phase is asked for."""
         if self.phase is Phase.FORGOTTEN:
             raise RefusedError("this attempt at a masked sum is over: begin another one")
         if phase in self._given:
             before, answer = self._given[phase]
-            if not hmac.compare_digest(before, request):
+            if before != request:
                 raise RefusedError(
                     f"asked for {phase.value} a second time, with another request: an attempt answers one"
                 )
@@ -90,7 +87,7 @@ class Answers:
             raise ProtocolError(f"asked for {phase.value}, and the next is {self.phase.value}")
         return None
 
-    def give(self, phase: Phase, request: bytes, answer: Answer) -> Answer:
+    def give(self, phase: Phase, request: object, answer: Answer) -> Answer:
         """Store an answer, advance to the next phase, and return the answer."""
         self._given[phase] = (request, answer)
         self.phase = self._order[self._order.index(phase) + 1]
@@ -103,11 +100,7 @@ class Answers:
 
 
 class PartyMasking:
-    """One party's side of one attempt.
-
-    A refused request changes nothing. A repeated request gets the same answer; another request in
-    its place is refused, and so is one out of order.
-    """
+    """One party's side of one attempt: a repeated request gets the same answer, another is refused."""
 
     def __init__(
         self,
@@ -142,14 +135,14 @@ class PartyMasking:
 
     def keys(self) -> Keys:
         """Generate and sign the keys of this attempt."""
-        if (given := self._answers.given(Phase.KEYS, b"", Keys)) is not None:
+        if (given := self._answers.given(Phase.KEYS, None, Keys)) is not None:
             return given
         own = OneTime.make(self._random)
         committed = commitment(self.context.digest, self.name, own.seed)
         bare = Keys(own.mask.public, own.share.public, committed, b"")
         signed = sign_keys(self.context, self.name, self._identity, bare)
         self._own, self._keys = own, signed
-        return self._answers.give(Phase.KEYS, b"", signed)
+        return self._answers.give(Phase.KEYS, None, signed)
 
     def shares(self, keys: Mapping[str, Keys], outline: Outline | None = None) -> dict[str, bytes]:
         """Share the seed and the mask key among this party's neighbours: a sealed box of 82 bytes each.
@@ -163,12 +156,7 @@ class PartyMasking:
             each.check(name)
         outline = Outline(tuple(sorted(keys))) if outline is None else outline
         self.context.roster.check_members(outline.names, "a list of keys")
-        request = digest(
-            "ask shares",
-            digest("names", *(name.encode() for name in outline.names)),
-            digest("hashes", *outline.hashes),
-            *(part for name in sorted(keys) for part in (name.encode(), *keys[name].parts)),
-        )
+        request = (outline, dict(keys))
         if (sealed := self._answers.given(Phase.SHARES, request, dict)) is not None:
             return dict(sealed)
         if keys.get(self.name) != self._keys:
@@ -186,12 +174,8 @@ class PartyMasking:
             {name: points[name] for name in sorted(holders)},
             self._random,
         )
-        boxes = {
-            name: seal(
-                own.share, keys[name].share_key, name, announced.box(self.name, name), parts[name]
-            )
-            for name in sorted(holders - {self.name})
-        }
+        others = {name: keys[name].share_key for name in sorted(holders - {self.name})}
+        boxes = own.boxes(parts, others, lambda name: announced.box(self.name, name))
         self._announced = announced
         self._held = {self.name: parts[self.name]}
         return dict(self._answers.give(Phase.SHARES, request, boxes))
@@ -207,7 +191,7 @@ class PartyMasking:
         self.context.roster.check_members(boxes, "a list of boxes")
         for sender, box in boxes.items():
             check_bytes(box, BOX_BYTES, f"the box from {sender}")
-        request = _request("ask masked", boxes)
+        request = dict(boxes)
         if (given := self._answers.given(Phase.MASKED, request, bytes)) is not None:
             return given
         announced = _kept(self._announced)
@@ -243,15 +227,14 @@ class PartyMasking:
         Any other seed is refused: by choosing seeds for each party a server could read single votes.
         """
         check_bytes(seed, SEED_BYTES, "the seed of proofs")
-        request = digest("ask proof", seed)
-        if (given := self._answers.given(Phase.PROOFS, request, bytes)) is not None:
+        if (given := self._answers.given(Phase.PROOFS, seed, bytes)) is not None:
             return given
         fixed = self.context.proofs.seed_hash if self.context.proofs is not None else b""
         if not hmac.compare_digest(commit_seed(seed), fixed):
             raise ProtocolError("the seed of proofs is not the one of this attempt")
         proof = _kept(self._prover).prove(seed)
         self._prover = None
-        return self._answers.give(Phase.PROOFS, request, proof)
+        return self._answers.give(Phase.PROOFS, seed, proof)
 
     def sign_survivors(self, survivors: Sequence[str]) -> bytes:
         """Sign the list of parties whose masked votes are in the sum.
@@ -262,8 +245,7 @@ class PartyMasking:
         """
         self.context.roster.check_members(survivors, "a list of survivors")
         ordered = tuple(sorted(survivors))
-        request = digest("ask consistency", *(name.encode() for name in ordered))
-        if (given := self._answers.given(Phase.CONSISTENCY, request, bytes)) is not None:
+        if (given := self._answers.given(Phase.CONSISTENCY, ordered, bytes)) is not None:
             return given
         announced = _kept(self._announced)
         listed = frozenset(ordered)
@@ -285,7 +267,7 @@ class PartyMasking:
             )
         signature = self._identity.sign(survivors_to_sign(announced, ordered))
         self._survivors = ordered
-        return self._answers.give(Phase.CONSISTENCY, request, signature)
+        return self._answers.give(Phase.CONSISTENCY, ordered, signature)
 
     def unmask(self, signatures: Mapping[str, bytes]) -> UnmaskingShares:
         """Reveal the shares that unmask the sum over the list that this party signed.
@@ -297,7 +279,7 @@ class PartyMasking:
         self.context.roster.check_members(signatures, "a list of signatures")
         for name, signature in signatures.items():
             check_bytes(signature, SIGNATURE_BYTES, f"the signature of {name}")
-        request = _request("ask opening", signatures)
+        request = dict(signatures)
         if (given := self._answers.given(Phase.UNMASK, request, UnmaskingShares)) is not None:
             return given
         check_consents(_kept(self._announced), self._survivors, signatures)
@@ -316,10 +298,6 @@ class PartyMasking:
             return None
         context, name = self.context, self.name
         return Prover(Statement(context.shape_of(name), context.digest, name), values, self._random)
-
-
-def _request(label: str, parts: Mapping[str, bytes]) -> bytes:
-    return digest(label, *(part for name in sorted(parts) for part in (name.encode(), parts[name])))
 
 
 def _kept(value: Value | None) -> Value:

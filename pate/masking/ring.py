@@ -242,10 +242,7 @@ class VoteStream(MaskStream, Protocol):
 
 
 class ChaChaStream:
-    """The key stream of ChaCha20 (RFC 8439), read as little-endian integers.
-
-    Its nonce and counter start at zero: every key is derived for only one mask.
-    """
+    """The key stream of ChaCha20 (RFC 8439) from zero, as little-endian integers: one mask a key."""
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring

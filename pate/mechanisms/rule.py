@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from pate.errors import PateError
     from pate.mechanisms.contract import Mechanism
     from pate.noise.exact import Noise
 
@@ -355,6 +356,18 @@ def noisy_argmax(rows: Votes, noise: Votes) -> list[int]:
     return [int(label) for label in np.argmax(rows + noise.reshape(rows.shape), axis=1)]
 
 
+def sums_of_predictions(given: NDArray[np.floating], error: type[PateError]) -> NDArray[np.float64]:
+    """Return the sum of each row of (queries, classes) predictions, (queries, 1), if it is nearly 1."""
+    # Infinity and NaN fail here as well: before any arithmetic could warn of them.
+    if not bool(np.all((given >= 0.0) & (given <= 1.0 + _SUM_TOLERANCE))):
+        raise error("a prediction is NaN, negative or above 1")
+    sums: NDArray[np.float64] = given.sum(axis=1, dtype=np.float64, keepdims=True)
+    if not bool(np.all(np.abs(sums - 1.0) <= _SUM_TOLERANCE)):
+        row = int(np.argmax(np.abs(sums[:, 0] - 1.0)))
+        raise error(f"the predictions of query {row} sum to {sums[row, 0]:.6g}, not to 1")
+    return sums
+
+
 def _check_confidence(confidence: Fraction) -> None:
     if type(confidence) not in (Fraction, int):  # no floats, no bools
         raise UsageError(f"confidence must be exact, got {confidence!r}: give a Fraction")
@@ -392,13 +405,7 @@ def round_predictions(probabilities: NDArray[np.floating], teachers: int) -> Vot
             f"predictions of shape {probabilities.shape} are not (queries, at least 2 classes)"
         )
     given = probabilities.astype(np.float64)
-    # Infinity and NaN fail here as well: before any arithmetic could warn of them.
-    if not bool(np.all((given >= 0.0) & (given <= 1.0 + _SUM_TOLERANCE))):
-        raise ProtocolError("a prediction is NaN, negative or above 1")
-    sums = given.sum(axis=1, keepdims=True)
-    if not bool(np.all(np.abs(sums - 1.0) <= _SUM_TOLERANCE)):
-        row = int(np.argmax(np.abs(sums[:, 0] - 1.0)))
-        raise ProtocolError(f"the predictions of query {row} sum to {sums[row, 0]:.6g}, not to 1")
+    sums = sums_of_predictions(given, ProtocolError)
     shares = given / sums * teachers
     floors = np.floor(shares)
     votes: Votes = floors.astype(np.int64)

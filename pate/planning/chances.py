@@ -79,10 +79,7 @@ def laplace_law(scale: Fraction) -> NoiseLaw:
 
 @lru_cache(maxsize=16)
 def geometric_law(scale: Fraction, part: Fraction) -> NoiseLaw:
-    """Return the law of a sum of geometric noise shares, of which 1 / ``part`` sum to a Laplace law.
-
-    It is that of X - Y, both negative binomial of ``part`` successes.
-    """
+    """Return the law of geometric noise shares: X - Y, both negative binomial of ``part`` successes."""
     from scipy import stats
     from scipy.signal import convolve
 
@@ -177,10 +174,7 @@ def chances(
 
 
 def _between(tails: Floats, place: Floats) -> Floats:
-    """Return (thresholds, queries) values of ``tails`` (queries, points) at (thresholds, queries).
-
-    The cubic through the four points around each place; a point's own value at the point.
-    """
+    """Return (thresholds, queries) values of (queries, points) ``tails``, cubic between points."""
     last = tails.shape[1] - 1
     place = np.clip(place, 0.0, float(last))
     first = np.minimum(np.floor(place).astype(np.int64), last - 1)
@@ -201,10 +195,7 @@ def _between(tails: Floats, place: Floats) -> Floats:
 def _products(
     votes: Integers, labels: Integers, noise: NoiseLaw, lead: int
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield, for some queries at a time, P[no other class is above label's votes + z - lead].
-
-    Of each: the queries, and (these, points) float64, z from ``noise.points``.
-    """
+    """Yield queries, and their (queries, points) P[no other class is above label's votes + z - lead]."""
     check_histograms(votes)
     queries, classes = votes.shape
     if labels.shape != (queries,) or not ((labels >= 0) & (labels < classes)).all():

@@ -254,10 +254,7 @@ class PaidLabels:
 
     @property
     def wanted(self) -> int:
-        """Number of labels sufficient for all classes, at most the size of the public set.
-
-        Of a rarest class of which the public set has too few there is no such bound.
-        """
+        """Number of labels that suffice for all classes, at most the public set."""
         wanted = labels_for_all(self.classes, self.rarest)
         if self.rarest is not None:
             return wanted
@@ -314,10 +311,7 @@ class PaidLabels:
         )
 
     def advice(self) -> str:
-        """Return what to change if there are few labels, with a command to try.
-
-        Whether more teachers or more epsilon suffice is computed by the rules of a start.
-        """
+        """Return what to change if there are few labels, by the rules of a start, with a command to try."""
         spec, parties = self.spec, self.spec.wanted_parties
         ways = []
         teachers = self.teachers_for()
@@ -347,17 +341,12 @@ class PaidLabels:
             ways.append("`--aggregator neighbour`, which needs no teachers and less epsilon")
         command = plan_command(
             {
-                "aggregator": spec.aggregator,
-                "teachers": teachers or self.teachers,
-                "parties": parties,
-                "classes": self.classes,
-                "queries": spec.queries,
-                "rarest": self.rarest,
-                "epsilon": spec.epsilon,
-                "delta": spec.delta,
+                "aggregator": spec.aggregator, "teachers": teachers or self.teachers,
+                "parties": parties, "classes": self.classes, "queries": spec.queries,
+                "rarest": self.rarest, "epsilon": spec.epsilon, "delta": spec.delta,
                 "unit": spec.unit,
             }
-        )
+        )  # fmt: skip
         return f"{', or '.join(ways)}. What to expect then: {command}"
 
     def teachers_for(self) -> int | None:
@@ -417,16 +406,9 @@ def plan_command(options: Mapping[str, object], command: str = "pate plan") -> s
 
 
 def classes_in_words(
-    counts: Sequence[int],
-    classes: Sequence[str],
-    *,
-    noisy_counts: bool = False,
-    more: bool = False,
+    counts: Sequence[int], classes: Sequence[str], *, noisy_counts: bool = False, more: bool = False
 ) -> str:
-    """Return a warning about classes with few labels or none, and a student's prospects, or "".
-
-    ``noisy_counts``: a student learns from those too. ``more``: another round follows.
-    """
+    """Return a warning about classes with few labels or none, and a student's prospects, or ""."""
     names = [_readable(name) for name in classes]
     without = [name for name, count in zip(names, counts, strict=True) if not count]
     rare = [name for name, count in zip(names, counts, strict=True) if 0 < count < ENOUGH]

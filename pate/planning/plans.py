@@ -77,20 +77,14 @@ class Campaign:
         )
 
     def limits(self, worst: Fraction, cap: Fraction | None) -> tuple[Fraction, Fraction]:
-        """Return the budgets of the campaign and of the planned round.
-
-        ``cap``: of the campaign; None for the worst cost of all its queries.
-        """
+        """Return the budgets of the campaign, whose cap may be None, and of the planned round."""
         most = self.rounds * self.queries * worst
         cap = most if cap is None else min(cap, most)
         return cap, cap * self.part
 
 
 def settings_of(mechanism: Mechanism) -> dict[str, Fraction | int]:
-    """Return a mechanism's parameters by the names of the server's options.
-
-    With noise shares ``sigma2`` is that of the honest ones together, which is guaranteed.
-    """
+    """Return the parameters by option; with shares ``sigma2`` is of the honest ones together."""
     names = ("threshold", "sigma1", "sigma2", "scale")
     made = {name: getattr(mechanism, name) for name in names if hasattr(mechanism, name)}
     if isinstance(mechanism, GNMax):

@@ -21,12 +21,7 @@ import numpy as np
 
 from pate.accounting.composition import COMPOSITIONS
 from pate.errors import UsageError
-from pate.mechanisms import (
-    ConfidentGNMax,
-    DistributedConfidentGNMax,
-    DistributedTeachers,
-    LNMax,
-)
+from pate.mechanisms import ConfidentGNMax, DistributedConfidentGNMax, DistributedTeachers, LNMax
 from pate.noise.shares import share_sigma
 from pate.planning.chances import MOST_SCALE, chances, expected_asked
 from pate.planning.plans import costs_of, laws_of
@@ -184,10 +179,7 @@ class Search:
         return best
 
     def _bounds(self, epsilon: float, goal: Goal) -> Floats:
-        """Return (settings,) upper bounds on the goal's value, -inf for unsuitable settings.
-
-        A filter admits at most ``limit / mean cost`` queries on average (Wald's identity).
-        """
+        """Return (settings,) upper bounds on the goal, -inf if unsuitable, by Wald's identity."""
         answer, right, paid, check, label = self._figures
         names = {name: float(budget) for name, budget in self._worth(epsilon).items()}
         caps = np.array([names[each.composition.name] for each in self.settings])
@@ -216,10 +208,7 @@ class Search:
 def survey(
     like: Planned, population: Population, campaign: Campaign, axes: Axes
 ) -> Iterator[list[Setting]]:
-    """Yield the settings of a grid with their outcomes, one list per noise of the counts.
-
-    Arguments are those of :class:`Search`, and a grid's axes.
-    """
+    """Yield the settings of a grid with their outcomes, one list per noise of the counts."""
     for noise in axes["noise"]:
         some = axes | {"noise": (noise,)}
         grid = [dict(zip(some, each, strict=True)) for each in product(*some.values())]
@@ -248,10 +237,7 @@ def _at(like: Planned, point: Mapping[str, Fraction]) -> Planned:
 
 
 def coarse_axes(like: Planned, teachers: int, rho: float) -> Axes:
-    """Return axes from the least noise that a budget allows to noise that dominates the votes.
-
-    ``rho``: the largest budget of interest, in zCDP.
-    """
+    """Return axes from the least noise that ``rho``, in zCDP, allows to noise that dominates the votes."""
     least = like.votes_per_unit / math.sqrt(max(rho, 1e-9))
 
     def scales(name: str, low: float, high: float) -> tuple[Fraction, ...]:

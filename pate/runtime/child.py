@@ -163,18 +163,10 @@ def _limit(seconds: int, memory: int) -> None:
 
 
 class Child:
-    """A running child process, its log file and its end.
-
-    ``log``: the file that its output is appended to.
-    """
+    """A running child process and its end; its output is appended to the file ``log``."""
 
     def __init__(self, name: str, target: str, arguments: Sequence[str], *, home: Path) -> None:
-        """Start the child.
-
-        ``name``: what to call it in messages; also the name of its log file; ``target``:
-        ``module:function`` to run; it is imported in the child only; ``home``: its own directory:
-        working directory, ``FLWR_HOME`` and log file. Made if missing.
-        """
+        """Start ``target``, a ``module:function``, in ``home``; ``name`` is also that of its log."""
         self.name = name
         home = home.resolve()
         self.log = home / f"{name}.log"
@@ -302,11 +294,7 @@ def proxy_variable(*names: str) -> tuple[str, str] | None:
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a currently free port of ``host``.
-
-    It is below those that systems give to outgoing connections, one of which might take it before it is
-    listened on.
-    """
+    """Return a free port of ``host``, below those that systems give to outgoing connections."""
     for port in itertools.islice(_ports, _TRIES):
         with contextlib.suppress(OSError), socket.create_server((host, port)):
             return port
@@ -352,11 +340,7 @@ def told() -> str:
 
 
 def fork_ahead(target: str) -> None:
-    """Fork the child that :class:`Child` makes of ``target`` (``module:function``) next, if possible.
-
-    Only a command does so, before it has read anything or begun a thread; see
-    :mod:`pate.runtime.forked`.
-    """
+    """Fork the next :class:`Child` of ``target``, if possible: :mod:`pate.runtime.forked`."""
     forked.fork_ahead(target, _first_line)
 
 

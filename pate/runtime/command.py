@@ -38,10 +38,7 @@ _LONGEST_SHOWN = 200
 
 
 def run(app: typer.Typer, name: str) -> NoReturn:
-    """Run a command-line program and exit.
-
-    An error of ours becomes one line on the standard error and its exit code; Ctrl-C is clean.
-    """
+    """Run a program and exit: an error of ours is one line and its exit code, Ctrl-C is clean."""
     print_only_printable()
     # Flower's variables of the shell are removed, for forked processes, too.
     for variable in [each for each in os.environ if each.startswith("FLWR_")]:

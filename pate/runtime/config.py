@@ -58,11 +58,7 @@ def options_of(command: click.Command) -> Iterator[click.Option]:
 
 
 def text_of(command: click.Command, values: Mapping[str, object], head: str) -> str:
-    """Return a configuration file: these values, and every other option in a comment.
-
-    ``values``: by the name of the parameter, as ``min_parties``; ``head``: what the file is for;
-    lines of text without marks.
-    """
+    """Return a configuration file under lines of ``head``: ``values``, and other options as comments."""
     from pate.runtime.help import panel_of, place_of  # it imports rich
 
     lines, panel = [f"# {line}".rstrip() for line in head.splitlines()], ""

@@ -65,12 +65,9 @@ class Forked:
     ) -> None:
         """Send the child its command, as the arguments of a new process."""
         order = {
-            "name": name,
-            "arguments": [target, *arguments],
-            "log": str(log),
-            "home": str(home),
+            "name": name, "arguments": [target, *arguments], "log": str(log), "home": str(home),
             "environment": dict(environment),
-        }
+        }  # fmt: skip
         left = json.dumps(order).encode() + b"\n"
         while left and self.stdin is not None:
             left = left[self.stdin.write(left) :]
@@ -174,9 +171,7 @@ def fork_ahead(target: str, lifeline: Callable[[], str]) -> None:
 def through(run: Callable[[], object]) -> None:
     """Run a child's main program. One that fails ends at once, even with running threads.
 
-    Two threads of Flower that are refused at the same moment each interrupt their process; the second
-    interrupt aborts the clean-up of the first, and threads that are then never stopped would keep it
-    alive.
+    Two threads of Flower that are refused at once interrupt the clean-up of each other.
     """
     try:
         run()
@@ -245,12 +240,7 @@ _MANY: Final = 100
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """Import a program's modules, before the command has made anything that must be cleaned up.
-
-    The garbage collector is off, which saves a tenth of the time. Imported modules are permanent, so
-    they are excluded from later collections, too. A stop ends the process at once
-    (:mod:`pate.start`).
-    """
+    """Import a program's modules without the garbage collector; a stop ends the process at once."""
     before, was_on, at_once = len(sys.modules), gc.isenabled(), STOPS.at_once
     gc.disable()
     STOPS.at_once = STOPS.begun

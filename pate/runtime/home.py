@@ -33,10 +33,7 @@ def default_home(role: str) -> Path:
 
 
 def private_directory(path: Path) -> Path:
-    """Make ``path`` and its missing parents, and return it.
-
-    New directories are readable only by their owner; existing ones stay unchanged.
-    """
+    """Return ``path``; it and its parents, where missing, are made, readable only by their owner."""
     try:
         for parent in reversed(path.parents):
             if not parent.exists():  # `parents=True` would leave them open to all users
@@ -61,10 +58,7 @@ def _is_private_to_another(path: Path, user: int) -> bool:
 
 
 def _require_own(path: Path, user: int) -> None:
-    """Check that the owner of a path could still read it after ``user`` writes it.
-
-    Root may write everywhere, but its files could be neither read nor replaced by the home's owner.
-    """
+    """Check that the owner of a path could still read it after ``user``, such as root, writes it."""
     if _is_private_to_another(path, user):
         owner = path.stat().st_uid
         raise StateError(
@@ -106,10 +100,7 @@ def write_file(path: Path, content: bytes | Iterable[bytes], *, mode: int = 0o60
 
 
 def open_private(path: Path) -> BinaryIO:
-    """Open a log or lock file for appending, readable only by its owner whatever the umask.
-
-    An existing file that others may read is closed to them.
-    """
+    """Open a log or lock file for appending, readable only by its owner, also if it was there before."""
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         with contextlib.suppress(PermissionError):  # another user's, who may have granted us access
@@ -121,11 +112,7 @@ def open_private(path: Path) -> BinaryIO:
 
 
 def sweep_drafts(folder: Path, name: str = "*") -> None:
-    """Remove drafts of killed writes, which may contain secrets.
-
-    ``folder``: that no other process writes to now; ``name``: of the files whose drafts to remove;
-    a pattern.
-    """
+    """Remove drafts of killed writes of files ``name`` (a pattern), which may contain secrets."""
     for draft in folder.glob(f".{name}.{'[a-z0-9_]' * _RANDOM}"):
         with contextlib.suppress(OSError):
             shutil.rmtree(draft) if draft.is_dir() else draft.unlink()
@@ -163,10 +150,7 @@ def sync(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """Lock a home by the file ``path``, and remove the drafts of killed writes in it.
-
-    ``what`` is the program that may have locked it, for the message; see :func:`exclusive`.
-    """
+    """Lock a home by the file ``path`` for the program ``what``, and remove drafts of killed writes."""
     with exclusive(path, f"{path.parent} is in use: {what} runs on it already"):
         sweep_drafts(path.parent)
         yield
@@ -174,10 +158,7 @@ def locked(path: Path, what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exclusive(path: Path, in_use: str) -> Iterator[None]:
-    """Lock the file ``path``, made if absent, while the block runs; the process's end frees it, too.
-
-    The file stays: removing it would race.
-    """
+    """Lock the file ``path`` while the block runs or the process lives; it stays: removing it would race."""
     private_directory(path.parent)
     with open_private(path) as file:
         try:

@@ -1,8 +1,4 @@
-"""Log lines of a command: text for people, or one JSON object per line for collectors.
-
-Both go to the standard error. The format is chosen by ``--log`` or, for child processes, too, by the
-environment variable ``PATE_LOG``.
-"""
+"""Log lines of a command on the standard error: text, or by ``--log`` or ``PATE_LOG`` a JSON object each."""
 
 from __future__ import annotations
 

@@ -45,21 +45,17 @@ ConfigOption = Annotated[
 WriteConfigOption = Annotated[
     Path | None,
     of_output(
-        "--write-config",
-        help="Write the options as a new TOML file, and end.",
-        metavar="FILE",
+        "--write-config", help="Write the options as a new TOML file, and end.", metavar="FILE"
     ),
 ]
 
 #: ``--json``: the result as one JSON object on the standard output.
 JsonOption = Annotated[
-    bool,
-    of_output("--json", help="Print the result as one JSON object on stdout."),
+    bool, of_output("--json", help="Print the result as one JSON object on stdout.")
 ]
 
 HomeOption = Annotated[
-    Path | None,
-    of_storage(help=f"Keys, ledgers, state. Default: below {_STATE}", metavar="DIR"),
+    Path | None, of_storage(help=f"Keys, ledgers, state. Default: below {_STATE}", metavar="DIR")
 ]
 DeviceOption = Annotated[
     Literal["auto", "cpu", "cuda"],
@@ -70,24 +66,20 @@ LabelOption = Annotated[
     str | None, of_data(help="Table: the column with the class.", metavar="COLUMN")
 ]
 LabelsOption = Annotated[
-    str | None,
-    of_data(help="Table: columns of yes or no, each a label: a,b,c.", metavar="COLUMNS"),
+    str | None, of_data(help="Table: columns of yes or no, each a label: a,b,c.", metavar="COLUMNS")
 ]
 NumberOption = Annotated[
-    str | None,
-    of_data(help="Table: the column with the number to learn.", metavar="COLUMN"),
+    str | None, of_data(help="Table: the column with the number to learn.", metavar="COLUMN")
 ]
 DropOption = Annotated[
     list[str] | None,
     of_data(help="Table: a column to leave out; repeat for more.", metavar="COLUMN"),
 ]
 TextOption = Annotated[
-    str | None,
-    of_data(help="Table: the column with the text, for an encoder.", metavar="COLUMN"),
+    str | None, of_data(help="Table: the column with the text, for an encoder.", metavar="COLUMN")
 ]
 DicomLabelsOption = Annotated[
-    Path | None,
-    of_data(help="DICOM: a table of classes by study or image UID.", metavar="FILE"),
+    Path | None, of_data(help="DICOM: a table of classes by study or image UID.", metavar="FILE")
 ]
 WindowOption = Annotated[
     tuple[int, int] | None,
@@ -114,13 +106,9 @@ class CommandOptions:
 
 
 def takes(kind: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
-    """Give a command of typer the annotated fields of a dataclass as options.
+    """Give a command of typer the annotated fields of the dataclass ``kind`` as options, in one value.
 
-    The command gets them as one value. Options shared by two commands are in a common base class; those
-    shared by all, :class:`CommandOptions`, are listed last.
-
-    ``kind``: a dataclass. Its fields that are ``Annotated`` are options; others keep their
-    defaults.
+    Options of several commands are in a common base class; those of :class:`CommandOptions` come last.
     """
     hints = get_type_hints(kind, include_extras=True)
     common = {each.name for each in fields(CommandOptions)}

@@ -1,8 +1,4 @@
-"""Plugins of other installed packages: found by entry points, loaded by name.
-
-A plugin is code that the user of the command has installed. It runs with all rights of the command, so
-it is loaded only if it is requested by name.
-"""
+"""Plugins of other installed packages: found by entry points, loaded, as code of the user's, by name only."""
 
 from __future__ import annotations
 

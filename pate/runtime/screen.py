@@ -45,10 +45,7 @@ EVERY = "PATE_PROGRESS_EVERY_S"
 
 
 class Display(Console):
-    """A rich console that shows only printable characters of every text, each on its line.
-
-    The arguments are those of :class:`rich.console.Console`; the default file is the standard output.
-    """
+    """A rich console that shows only printable characters of every text, each on its line."""
 
     def __init__(self, file: IO[str] | None = None, **settings: Any) -> None:
         # It writes terminal commands of its own, past the check of the stream.
@@ -68,10 +65,7 @@ class Display(Console):
 
 
 class Screen:
-    """The standard error, shared by lines and bars.
-
-    ``party``: whose process it is, in each line: several may share a terminal or a log.
-    """
+    """The standard error, shared by lines and bars; ``party`` is named in each line if it is shared."""
 
     def __init__(self, name: str, party: str = "") -> None:
         self._name, self._party = name, printable(party)
@@ -86,12 +80,9 @@ class Screen:
         return self._console.is_terminal and not in_json()
 
     def listen(self, callback: Callable[[Line], None]) -> Callable[[], None]:
-        """Pass every further line to ``callback`` as well.
+        """Pass every further line to ``callback`` as well; returns a function that ends it.
 
-        It is called in the printing thread, before that thread's next line, so it must be quick. One
-        that raises is not called again: a listener must not stop the work.
-
-        Returns a function that ends it; calling it twice is harmless.
+        It is called in the printing thread, so it must be quick; one that raises is not called again.
         """
         self._listeners.append(callback)
 
@@ -102,10 +93,7 @@ class Screen:
         return end
 
     def say(self, text: str, level: str = "info") -> None:
-        """Print one line, its unprintable characters as escapes.
-
-        ``level``: ``info``, ``warning`` or ``error``; only JSON and listeners show it.
-        """
+        """Print one line, its unprintable characters as escapes; only JSON and listeners show ``level``."""
         text = printable(text)
         line = Line.now(self._name, text, level, self._party)
         stamp = line.time.strftime("%H:%M:%S")
@@ -174,10 +162,7 @@ class Screen:
 
     @contextmanager
     def roles(self) -> Iterator[Roles | None]:
-        """Show a live line for each of several programs; yields None without a terminal.
-
-        In that case the caller prints their lines.
-        """
+        """Show a live line for each of several programs; yields None without a terminal."""
         if not self.live:
             yield None
             return
@@ -186,12 +171,7 @@ class Screen:
 
     @contextmanager
     def waiting(self, least: float = 0.0) -> Iterator[Callable[[str], None]]:
-        """Show the reason of a wait; yields a function of that text.
-
-        On a terminal it is one live line. Otherwise it is a line when it changes, then ever more rarely.
-
-        ``least``: minimum seconds between two lines.
-        """
+        """Show the reason of a wait, a live line or ever rarer ones; yields a function of that text."""
         if not self.live:
             yield Reminder(self.say, least=least).tell
             return
@@ -332,10 +312,7 @@ HOUR: Final = 3600.0
 
 
 class Reminder:
-    """Prints the reason of a wait when it changes, then after a minute, and ever more rarely.
-
-    Pauses double from a minute to an hour, so that a wait of a day is thirty lines.
-    """
+    """Prints the reason of a wait when it changes, then after a minute, and ever more rarely."""
 
     def __init__(
         self,
@@ -349,10 +326,7 @@ class Reminder:
         self._pause = MINUTE
 
     def tell(self, text: str, about: str | None = None) -> None:
-        """Print ``text``, if a line is due.
-
-        ``about``: the value whose change is reported at once; None: the text.
-        """
+        """Print ``text`` if a line is due, at once if ``about``, else the text, has changed."""
         now, about = self._clock(), text if about is None else about
         if self._last is not None:
             before, said = self._last
@@ -364,10 +338,7 @@ class Reminder:
 
 
 class Pace:
-    """The speed of a task since it was first measured.
-
-    Work done before that, such as stored teachers, does not count.
-    """
+    """The speed of a task since it was first measured; work done before does not count."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         self._clock = clock or time.monotonic

@@ -63,11 +63,7 @@ class _World:
 
 
 class Campaigns:
-    """Runs of whole campaigns on neighbouring votes.
-
-    The ledger is made once for each world and copied for each run, which resumes it. Every run draws
-    its own noise from the operating system.
-    """
+    """Runs of whole campaigns on neighbouring votes: a ledger for each world is copied and resumed."""
 
     def __init__(
         self,
@@ -188,10 +184,7 @@ def _claim(state: CampaignState) -> Claim:
 
 
 def roster(teachers: int, votes: int) -> list[RosterParty]:
-    """Return parties with ``teachers`` teachers in all, none with more than a unit's ``votes``.
-
-    With one vote a unit is a record, and two parties do.
-    """
+    """Return parties with ``teachers`` in all, none with more than a unit's ``votes``; two if that is 1."""
     size = votes if votes > 1 else -(-teachers // 2)
     sizes = [min(size, teachers - start) for start in range(0, teachers, size)]
     return [
@@ -256,10 +249,7 @@ def _predictions(pair: Pair, order: NDArray[np.int64]) -> NDArray[np.float32]:
 
 
 def _counts(state: CampaignState, sorts: int, order: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how often each kind of answer was given, by round and by the row of the pair.
-
-    Only of what is public. The last count is that of :func:`differing`, over all rounds.
-    """
+    """Return how often each kind of answer was given, by round and row; last :func:`differing`, of all."""
     classes = len(state.classes)
     given = np.full((state.spec.rounds, state.spec.queries), kinds(classes), np.int64)  # not asked
     for round_, queries in state.answered.items():

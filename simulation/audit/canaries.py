@@ -80,10 +80,7 @@ class Planting:
 
 
 def audit_canaries(planting: Planting, progress: Progress = lambda *_: None) -> Audit:
-    """Run one campaign on scikit-learn's digits, and guess from its labels which canaries were in.
-
-    ``progress``: called with parties trained and parties in all.
-    """
+    """Run one campaign on scikit-learn's digits, and guess from its labels which canaries were in."""
     dealt = deal(digits(), planting.parties, public=planting.canaries, test=0)
     classes = len(dealt.public.classes)
     # Any wrong label, independent of the coin.

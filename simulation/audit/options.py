@@ -49,30 +49,20 @@ class AuditOptions(CommandOptions):
         Literal["mechanism", "campaign", "canary"],
         typer.Argument(help="What to attack.", metavar="[mechanism|campaign|canary]"),
     ] = "mechanism"
-    mechanism: Annotated[
-        Audited | None,
-        _audit(help="Which. Default: all, for `mechanism`"),
-    ] = None
+    mechanism: Annotated[Audited | None, _audit(help="Which. Default: all, for `mechanism`")] = None
     votes_per_unit: Annotated[
-        int | None,
-        _audit(min=1, help="Votes of a query that one unit has. Default: 2"),
+        int | None, _audit(min=1, help="Votes of a query that one unit has. Default: 2")
     ] = None
     queries: Annotated[
-        int | None,
-        _audit(min=1, help="Queries of a run; canary: how many canaries."),
+        int | None, _audit(min=1, help="Queries of a run; canary: how many canaries.")
     ] = None
     runs: Annotated[
-        int | None,
-        _audit(min=1, help="Runs that count, in each of the two worlds."),
+        int | None, _audit(min=1, help="Runs that count, in each of the two worlds.")
     ] = None
-    delta: Annotated[
-        float | None,
-        _audit(help="Default: 1e-2; geometric: 1e-6; canary: 1e-5"),
-    ] = None
-    confidence: Annotated[
-        float,
-        _audit(help="Confidence of each lower bound."),
-    ] = 0.999
+    delta: Annotated[float | None, _audit(help="Default: 1e-2; geometric: 1e-6; canary: 1e-5")] = (
+        None
+    )
+    confidence: Annotated[float, _audit(help="Confidence of each lower bound.")] = 0.999
     threshold: Annotated[
         int | None, _settings(help="Votes that the top class needs. Default: 60")
     ] = None
@@ -83,16 +73,13 @@ class AuditOptions(CommandOptions):
         str | None, _settings(help="Noise on each count, in votes. Default: as --sigma1")
     ] = None
     scale: Annotated[
-        str | None,
-        _settings(help="Laplace noise (lnmax); neighbour: geometric noise, no --sigma2"),
+        str | None, _settings(help="Laplace noise (lnmax); neighbour: geometric noise, no --sigma2")
     ] = None
-    code: Annotated[
-        str | None,
-        _audit(help="neighbour: nearest or dense-K.", metavar="CODE"),
-    ] = None
+    code: Annotated[str | None, _audit(help="neighbour: nearest or dense-K.", metavar="CODE")] = (
+        None
+    )
     answer: Annotated[
-        str | None,
-        _audit(help="neighbour: what a record says.", metavar="ANSWER"),
+        str | None, _audit(help="neighbour: what a record says.", metavar="ANSWER")
     ] = None
     noise_law: Annotated[
         NoiseLawName | None,

@@ -270,10 +270,9 @@ def _of_cells(
 
 
 def _of_images(lesson: Lesson, seed: int) -> Chances:
-    """Return the chances of images: beliefs, or what counts say where those are more than clear votes.
+    """Return the chances of images: beliefs, or smoothed counts where those say more than clear votes.
 
-    Where classes of photographs overlap, cells are mixed, clear votes are only of easy images, and beliefs
-    that start from them drift with each update: their counts are smoothed. Of dense votes drawings are, too.
+    Where classes overlap, clear votes are only of easy images, and beliefs that start from them drift.
     """
     images, noisy = lesson.public, lesson.noisy
     assert isinstance(images, Images)  # noqa: S101  # encoded rows are of anything else

@@ -106,10 +106,7 @@ def neighbour_graph(points: Floats, neighbours: int) -> sparse.csr_array:
 def averaged(
     graph: sparse.csr_array, values: NDArray[np.floating], memory: float
 ) -> NDArray[np.floating]:
-    """Return (n, m) values averaged over each point's surroundings.
-
-    ``memory`` is the weight of a point's neighbours, from 0, where the values stay, to below 1.
-    """
+    """Return (n, m) values averaged over each point's surroundings, whose weight ``memory`` is below 1."""
     rounds = math.ceil(math.log(_REMAINDER) / math.log(memory)) if memory else 0
     now = values
     for _ in range(min(rounds, _ROUNDS)):

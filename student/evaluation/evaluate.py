@@ -283,10 +283,7 @@ def evaluate(
     patients: NDArray[np.str_] | None = None,
     question: Question | None = None,  # the positive class, and a threshold to judge
 ) -> Evaluation:
-    """Return the evaluation of a student of one class on labelled data.
-
-    The predicted class is the most probable one; of ordered classes the median.
-    """
+    """Return the evaluation of a student of one class: the most probable one, or if ordered the median."""
     asked = question or Question()
     classes, size = student.classes, len(student.classes)
     positive = asked.positive_of(classes)

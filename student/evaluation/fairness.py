@@ -138,10 +138,7 @@ class Groups:
 
 
 def group_column(data: Dataset, column: str) -> Dataset:
-    """Return the same labelled rows, in groups called ``column = value``.
-
-    The column stays among the inputs, since the student may need it.
-    """
+    """Return the same labelled rows, in groups called ``column = value``; the column stays an input."""
     if not isinstance(data.inputs, Table):
         raise UsageError(f"images have no column {column!r}; put an array of groups into an .npz")
     if column not in data.inputs.names:
@@ -204,11 +201,7 @@ def by_group(
 
 @dataclass(frozen=True)
 class Coverage:
-    """Distribution of the released labels over the classes.
-
-    The true class of a public input is unknown here. So inputs are counted by the class that the
-    finished student predicts, errors included.
-    """
+    """Distribution of the released labels over the classes, by the finished student's predictions."""
 
     classes: tuple[str, ...]
     predicted: tuple[int, ...]  # per class, public inputs predicted as it

@@ -76,10 +76,7 @@ class Rate:
 
 
 def wilson(share: float, count: float, doubt: float = 1.0 - CONFIDENCE) -> tuple[float, float]:
-    """Return the Wilson score interval of a share of ``count`` independent inputs.
-
-    SciPy has it for whole numbers only; patients make the count a fraction.
-    """
+    """Return the Wilson interval of a share of ``count`` inputs, here also a fraction (of patients)."""
     from scipy.special import ndtri
 
     pull = float(ndtri(1.0 - doubt / 2.0)) ** 2 / count

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 
 
 def hub_head(title: str, task: str, evaluation: AnyEvaluation | None) -> str:
-    """Return the YAML head that model hubs read: licence, tags, task and figures.
-
-    ``title``: the student's name, of any characters; ``task``: what hubs call a task, such as
-    ``tabular-classification``; ``evaluation``: the figures on labelled public data, or None.
-    """
+    """Return the YAML head that model hubs read: licence, tags, ``task`` as hubs call it, and figures."""
     lines = [
         "---",
         "# Replace it by the licence of the model, as your hub writes it.",

@@ -43,12 +43,7 @@ def weak(images: Tensor, generator: torch.Generator) -> Tensor:
 def strong(
     images: Tensor, generator: torch.Generator, contrast: float = 0.1, brightness: float = 0.0
 ) -> Tensor:
-    """Return images with random bending, colour, noise and cutout, independently for each.
-
-    ``images``: (b, channels, height, width) in [-1, 1]; ``generator``: on the device of ``images``;
-    ``contrast``: largest relative change, either way; ``brightness``: largest shift of all pixels,
-    on the [-1, 1] scale.
-    """
+    """Return (b, channels, height, width) images in [-1, 1] with random bending, colour, noise and cutout."""
     bent = _recolour(_warp(images, generator), generator, contrast, brightness)
     return _cutout(bent, generator)
 

@@ -231,10 +231,7 @@ class Averaged:
     """A network in training, and the running mean of its weights, which the student gets."""
 
     def __init__(self, network: Network, memory: float) -> None:
-        """Start with a network; ``memory`` is the decay of the mean per step.
-
-        Early on it is smaller, so that the random start is forgotten.
-        """
+        """Start with a network; ``memory``, the decay a step, is smaller early on: the start is forgotten."""
         self.network = network
         self.mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
         self.taken = 0
@@ -254,10 +251,7 @@ class Averaged:
 
 
 def repeat(step: Callable[[float], float], steps: int, effort: Effort, progress: Progress) -> None:
-    """Take up to ``steps`` steps, fewer if the time runs out.
-
-    ``step`` is called with the fraction of the training that is done, and returns the loss.
-    """
+    """Take up to ``steps`` steps, fewer if time runs out; ``step`` gets the fraction that is done."""
     started = time.monotonic()
     fraction = 0.0
     for taken in range(steps):

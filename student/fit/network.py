@@ -144,10 +144,7 @@ def has_projection(before: int, after: int, stride: int) -> bool:
 
 
 def build(architecture: Architecture, generator: torch.Generator) -> Network:
-    """Return a network with weights drawn only from ``generator`` (on the CPU).
-
-    The global generator of torch is neither read nor advanced.
-    """
+    """Return a network with weights drawn only from ``generator`` (on the CPU), not the global one."""
     with torch.device("meta"):
         network = Network(architecture)
     network.to_empty(device="cpu")

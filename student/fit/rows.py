@@ -206,10 +206,7 @@ def _models(
 
 
 def is_smooth(rows: Rows, chances: Floats, seed: int, trees: int) -> bool:
-    """Return whether trees copy a model better together with a linear model.
-
-    Every fifth row is left out when both are fitted, and says so by its cross-entropy.
-    """
+    """Return whether trees copy a model better with a linear one, by the cross-entropy of every fifth row."""
     left = np.arange(len(rows)) % _LEFT_OUT == 0
     if left.all():
         return False

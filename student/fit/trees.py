@@ -122,10 +122,7 @@ def _inside(chances: Floats) -> Floats:
 def self_train(
     rows: Rows, known: Floats, *, seed: int, effort: Effort, step: Callable[[], None]
 ) -> dict[str, Model]:
-    """Return a forest and a logistic model of (n, d) rows, of which few have a label.
-
-    ``known`` is (n, m), 1 at the class of a row with a label; ``step`` is called after each fit.
-    """
+    """Return a forest and a logistic model of (n, d) rows; ``known``, (n, m), is 1 at a known class."""
     labels, weights = _given(known)
     models: dict[str, Model] = {}
     started = time.monotonic()

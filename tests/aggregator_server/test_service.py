@@ -3,9 +3,11 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -23,17 +25,7 @@ from pate.storage.hash_chain import Head
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.student_proof import PROOF_KEY, predictions_proof, reading_proof
 from protos.terms import announced_in
-from tests.support.server.campaigns import (
-    CLASSES,
-    label,
-    make_predictions,
-    make_spec,
-    start,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from tests.support.server.campaigns import CLASSES, label, make_predictions, make_spec, start
 
 SPEC = make_spec(aggregator="interactive-gnmax", rounds=2, queries=30, epsilon=20.0)
 NO_HURRY = 60.0
@@ -67,12 +59,9 @@ def student(channel: grpc.Channel) -> student_pb2_grpc.StudentStub:
 
 def predictions(**changes: Any) -> student_pb2.Predictions:
     fields: dict[str, Any] = {
-        "campaign": bytes.fromhex(SPEC.id),
-        "round": 2,
-        "rows": 30,
-        "classes": 3,
+        "campaign": bytes.fromhex(SPEC.id), "round": 2, "rows": 30, "classes": 3,
         "probabilities": make_predictions(30).tobytes(),
-    }
+    }  # fmt: skip
     return student_pb2.Predictions(**(fields | changes))
 
 
@@ -265,9 +254,7 @@ def test_predictions_of_anybody_but_the_student_are_not_taken(
     ):
         with pytest.raises(grpc.RpcError) as caught:
             student.SubmitPredictions(
-                message,
-                timeout=NO_HURRY,
-                metadata=() if proof is None else ((PROOF_KEY, proof),),
+                message, timeout=NO_HURRY, metadata=() if proof is None else ((PROOF_KEY, proof),)
             )
         assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
         assert "student.token" in (caught.value.details() or "")

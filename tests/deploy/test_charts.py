@@ -136,14 +136,10 @@ def test_nobody_calls_a_party_and_a_party_calls_the_server() -> None:
 def test_options_arrive_as_they_were_written() -> None:
     config = tomllib.loads(rendered("pate-server", {})["ConfigMap"]["data"]["server.toml"])
     assert config == {
-        "public": "/public/public.npz",
-        "aggregator": "confident-gnmax",
-        "parties": "north,south,west",
-        "epsilon": 2,
-        "delta": 1e-5,
-        "rounds": 2,
+        "public": "/public/public.npz", "aggregator": "confident-gnmax",
+        "parties": "north,south,west", "epsilon": 2, "delta": 1e-5, "rounds": 2,
         "vote-proofs": True,
-    }
+    }  # fmt: skip
     party = rendered("pate-party", {})["ConfigMap"]["data"]
     assert tomllib.loads(party["party.toml"]) == {"name": "hospital_a", "teachers": 50}
     assert tomllib.loads(party["policy.toml"])["aggregation"] == ["masked"]

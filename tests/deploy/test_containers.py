@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import typer
@@ -20,9 +21,6 @@ from party.cli.main import app as party
 from student.cli import app as student
 from tests.support.deploy_places import DEPLOY, ROOT
 from tests.support.needs import require
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HEALTHY = DEPLOY / "containers" / "healthy.py"
 

@@ -92,14 +92,11 @@ def test_every_package_that_is_imported_is_declared() -> None:
 @pytest.mark.parametrize(
     ("name", "faulty", "mended"),
     [
-        ("h11", "0.14.0", "0.16.0"),
-        ("onnx", "1.20.1", "1.21.0"),
-        ("pillow", "12.2.0", "12.3.0"),
-        ("protobuf", "6.33.4", "6.33.5"),
-        ("pyarrow", "23.0.0", "23.0.1"),
+        ("h11", "0.14.0", "0.16.0"), ("onnx", "1.20.1", "1.21.0"), ("pillow", "12.2.0", "12.3.0"),
+        ("protobuf", "6.33.4", "6.33.5"), ("pyarrow", "23.0.0", "23.0.1"),
         ("pydicom", "3.0.1", "3.0.2"),
     ],
-)
+)  # fmt: skip
 def test_readers_of_foreign_bytes_have_a_floor(name: str, faulty: str, mended: str) -> None:
     assert faulty not in declared()[name].specifier
     assert mended in declared()[name].specifier

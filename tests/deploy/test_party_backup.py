@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from party.backup import NOISE_FILE, back_up, restore
 from party.cli.main import app
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.voting.noise_shares import NoiseShares
+from party.voting.casting import NoiseShares
 from pate.errors import DataError, LedgerError, RefusedError, StateError, UsageError
 from pate.runtime.home import locked
 from tests.support.party.offers import SIX, answer_and_open, joining, queries, settled

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -22,9 +22,6 @@ from pate.mechanisms import Outcome
 from pate.storage.hash_chain import Head
 from pate.storage.manifest import MANIFEST
 from tests.support.server.campaigns import label, make_spec, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from party.cli.main import app as party_app
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE as PARTY_LEDGER
 from party.ledger.ledger import PartyLedger
-from party.voting.noise_shares import NoiseShares
+from party.voting.casting import NoiseShares
 from pate.errors import DataError, PateError, StateError, UsageError
 from pate.storage.manifest import MANIFEST, read_manifest
 from tests.deploy.test_party_backup import BATCH, CAMPAIGN, VOTES, drawn

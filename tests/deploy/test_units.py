@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from pate import errors
 from tests.support.deploy_places import DEPLOY
 from tests.support.needs import require
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 UNITS = DEPLOY / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from aggregator_server.results.report import entries, verify
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
 from party.flower.supernode import Server
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bounds import MAX_MESSAGE
@@ -51,7 +54,7 @@ class Rogue:
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True)
         self._voter = Voter(
-            name=self.name, identity=identity_key(self.home), ensemble=VOTES,
+            name=self.name, identity=identity_key(self.home), voters=ReadyVoters(VOTES),
             home=self.home, site=site(self.home), noise=SystemNoise(),
         )  # fmt: skip
         connection = (
@@ -187,6 +190,7 @@ def test_each_is_named_in_one_line_and_the_others_go_on(homes: Homes, tmp_path: 
         check(server.text, play.place, names, honest)
 
 
+@pytest.mark.slow
 def test_the_same_through_real_supernodes(sites: Sites, tmp_path: Path) -> None:
     with Campaign(tmp_path, sites) as campaign:
         server = campaign.serve(

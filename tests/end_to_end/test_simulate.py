@@ -57,7 +57,6 @@ def outcome(folder: Path, program: Program) -> dict[str, Any]:
     assert (folder / "out" / "campaign.png").read_bytes().startswith(b"\x89PNG")
     ledger = verify(folder / "out" / "campaign", None)
     assert ledger["phase"] == "finished"
-    assert not ledger["simulated"], "the parties are simulated, the noise is not"
     assert ledger["labels_released"] == report["labels_answered"]
     assert ledger["queries_asked"] == report["labels_asked"]
     assert 0 < Fraction(str(ledger["spent"])) <= Fraction(str(ledger["cap"]))
@@ -176,6 +175,21 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
     [
         (("--aggregator", "neighbour", "--code", "dense-8", "--rounds", "2"), "round 3 of 3: "),
         (("--aggregator", "gnmax", "--release", "arrays"), "an answer to the whole public set"),
+        (
+            (
+                "--aggregator",
+                "gnmax",
+                "--release",
+                "arrays",
+                "--unit",
+                "party",
+                "--parties",
+                "20",
+                "--teachers",
+                "1",
+            ),
+            "teachers that one unit changes: 1",
+        ),
     ],
 )
 def test_rounds_and_arrays_are_simulated(
@@ -196,6 +210,7 @@ def test_rounds_and_arrays_are_simulated(
     assert line in program.text
     assert report["student_accuracy"] > report["majority_accuracy"] + 0.2
     assert (report["labels_answered"], report["label_accuracy"]) == (0, None)
+    assert report["unit"] == ("party" if "--unit" in options else "record")
     assert 7.9 < report["epsilon"] <= 8.0
 
 

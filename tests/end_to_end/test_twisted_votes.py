@@ -17,6 +17,7 @@ import pytest
 
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import entries
+from party.voting.voters import ReadyVoters
 from pate.data.values import Images
 from pate.errors import ProtocolError
 from pate.masking import masks, party
@@ -140,7 +141,9 @@ class Table(World):
 
     def voter(self, name: str, **changes: Any) -> Voter:
         kind = Unanimous if name == ROGUE else Teachers
-        return super().voter(name, ensemble=kind(TEACHERS, classes=tuple("0123456789")), **changes)
+        return super().voter(
+            name, voters=ReadyVoters(kind(TEACHERS, classes=tuple("0123456789"))), **changes
+        )
 
     @property
     def stand(self) -> Stand:

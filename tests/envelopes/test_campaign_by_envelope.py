@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator_server.exchange import folders
-from aggregator_server.exchange.envelope import in_words
+from aggregator_server.exchange.presence import in_words
 from pate.envelopes.file import write as write_envelope
 from tests.support.world.envelopes import NAMES, Play, StuckError
 from tests.support.world.in_process import Killed
@@ -45,7 +45,7 @@ def test_five_parties_vote_through_files_only(play: Play) -> None:
         files = [f"campaign-0f0f0f0f.round-{at}.for-{name}.pate" for at in (1, 2, 3)]
         assert sorted(each for each in play.files if each.endswith(f"for-{name}.pate")) == files
         (record,) = play.ledger(name).campaigns()
-        assert [each.number for each in record.files] == [1, 2, 3]
+        assert [each.number for each in record.files.values()] == [1, 2, 3]
         assert record.ending is not None
         assert len(record.batches) == 1
     assert play.complaints() == []

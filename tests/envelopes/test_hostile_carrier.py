@@ -155,7 +155,7 @@ def test_each_party_voted_once_and_answered_nothing_else(
         (record,) = ledger.campaigns()
         assert len(record.batches) == 1
         assert [each.survivors for each in record.opened] == [NAMES]
-        numbers = [each.number for each in record.files]
+        numbers = [each.number for each in record.files.values()]
         assert numbers == sorted(set(numbers)), "two answers to one envelope"
 
 

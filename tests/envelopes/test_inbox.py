@@ -19,7 +19,7 @@ from tests.support.world.envelopes import NAMES, Play, StuckError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator_server.exchange.envelope import Out
+    from aggregator_server.exchange.presence import Out
 
 
 @pytest.fixture

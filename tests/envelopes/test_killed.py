@@ -98,7 +98,7 @@ class Killed:
             ledger = play.ledger(name)
             ledger.verify()
             (record,) = ledger.campaigns()
-            numbers = [each.number for each in record.files]
+            numbers = [each.number for each in record.files.values()]
             # One that was numbered and never came out is replaced by another one.
             assert numbers == sorted(set(numbers))
             assert len(record.batches) == 1

@@ -11,6 +11,7 @@ import pytest
 
 from aggregator_server.ledger.ledger import Ledger
 from party.voting.neighbour import NeighbourVotes
+from party.voting.voters import ReadyVoters
 from pate.data.values import Dataset
 from tests.support.world.envelopes import NAMES, PUBLIC, Play, StuckError
 from tests.support.world.in_process import Killed, kills
@@ -65,7 +66,9 @@ class Rounds(Play):
     def voter(self, name: str, **changes: Any) -> Voter:
         rows = np.random.default_rng(ord(name)).integers(0, len(PUBLIC), 20)
         data = Dataset(PUBLIC.take(rows.tolist()), (rows > 2).astype(np.int64), ("x", "y"), None)
-        return super().voter(name, ensemble=None, records=NeighbourVotes(data, b"key"), **changes)
+        return super().voter(
+            name, voters=ReadyVoters(records=NeighbourVotes(data, b"key")), **changes
+        )
 
 
 @pytest.mark.parametrize("points", [(), ("model-recorded", "masked-kept", "replies-deleted")])

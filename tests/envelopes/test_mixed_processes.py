@@ -200,7 +200,7 @@ def test_each_file_that_left_is_in_its_partys_ledger_by_its_digest(played: Playe
     for name in BY_ENVELOPE:
         ledger = PartyLedger(played.campaign.sites.home(name) / "ledger.db", read_only=True)
         (record,) = ledger.campaigns()
-        assert [each.digest for each in record.files] == played.left[name]
+        assert [each.digest for each in record.files.values()] == played.left[name]
     (late,) = (played.post / "in").glob("*.round-2.from-south.pate")
     assert hashlib.sha256(late.read_bytes()).hexdigest() == played.left["south"][1]
 

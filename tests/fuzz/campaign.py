@@ -8,61 +8,42 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from multiprocessing.connection import Connection
+from pathlib import Path
 
 from tests.fuzz.guard import attempt, guarded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from multiprocessing.connection import Connection
-    from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Target:
-    """One reader of foreign bytes.
+    """One reader of foreign bytes."""
 
-    Attributes:
-        name: for people.
-        side: who reads: party, server or student.
-        make: makes one broken message and returns what feeds it.
-    """
-
-    name: str
-    side: str
+    name: str  # for people
+    side: str  # who reads: party, server or student
+    # makes one broken message and returns what feeds it
     make: Callable[[random.Random], Callable[[], object]]
 
 
 @dataclass
 class Tally:
-    """What came of the messages of one target.
+    """What came of the messages of one target."""
 
-    Attributes:
-        outcomes: how many were taken, or refused with which error.
-        slowest: seconds.
-        faults: what went wrong, with the number of the message; none is the goal.
-    """
-
+    # how many were taken, or refused with which error
     outcomes: Counter[str] = field(default_factory=Counter)
-    slowest: float = 0.0
+    slowest: float = 0.0  # seconds
+    # what went wrong, with the number of the message; none is the goal
     faults: list[str] = field(default_factory=list)
 
 
 def run(
-    targets: Sequence[Target],
-    messages: int,
-    seed: int,
-    progress: Callable[[str, Tally], None] = lambda *_: None,
+    targets: Sequence[Target],  # the readers
+    messages: int,  # total number
+    seed: int,  # any integer
+    progress: Callable[[str, Tally], None] = lambda *_: None,  # called after each target
 ) -> dict[str, Tally]:
-    """Feed broken messages, evenly, to all targets; a message follows from seed, target and number.
-
-    Args:
-        targets: the readers.
-        messages: total number.
-        seed: any integer.
-        progress: called after each target.
-    """
+    """Feed broken messages, evenly, to all targets; a message follows from seed, target and number."""
     found: dict[str, Tally] = {}
     each = -(-messages // len(targets))
     with guarded():
@@ -85,21 +66,14 @@ def _feed(target: Target, number: int, seed: int, tally: Tally) -> None:
 
 
 def run_apart(
+    # a function of a module, which makes the targets in the child
     make: Callable[[Path], Sequence[Target]],
-    folder: Path,
-    messages: int,
-    seed: int,
-    progress: Callable[[str, Tally], None] = lambda *_: None,
+    folder: Path,  # for their files
+    messages: int,  # total number
+    seed: int,  # any integer
+    progress: Callable[[str, Tally], None] = lambda *_: None,  # called after each target
 ) -> dict[str, Tally]:
-    """Feed as :func:`run` does, in a child process: what ends it is a fault, and another goes on.
-
-    Args:
-        make: a function of a module, which makes the targets in the child.
-        folder: for their files.
-        messages: total number.
-        seed: any integer.
-        progress: called after each target.
-    """
+    """Feed as :func:`run` does, in a child process: what ends it is a fault, and another goes on."""
     context = multiprocessing.get_context("spawn")
     found: dict[str, Tally] = {}
     at = (0, 0)

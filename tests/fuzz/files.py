@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import random
 import struct
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pydicom
@@ -22,6 +24,7 @@ from pydicom.uid import (
     RLELossless,
 )
 
+from pate.data.encoded import Raw
 from pate.data.files import images
 from pate.data.files.dicom import read_dicom
 from pate.data.files.pictures import read_picture
@@ -33,14 +36,6 @@ from tests.fuzz.campaign import Target
 from tests.fuzz.mutate import mutated_bytes, mutated_message
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.encoders.dicom_files import dicom, grey
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Sequence
-
-    import onnx
-
-    from pate.data.encoded import Raw
 
 #: Keywords of the elements whose value is a size, each of 16 bits.
 SIZES = ((0x28, 0x02), (0x28, 0x06), (0x28, 0x10), (0x28, 0x11), (0x28, 0x100), (0x28, 0x101),
@@ -69,21 +64,15 @@ def flipped(content: bytes, rng: random.Random) -> bytes:
 
 
 def target(
-    folder: Path,
-    seeds: Sequence[bytes],
-    name: str,
+    folder: Path,  # to write to, a file at a time
+    seeds: Sequence[bytes],  # good files
+    name: str,  # whose last word is the suffix of the file
+    # given the path, and what collects odd records or None
     read: Callable[[Path, Odd | None], object],
+    # another way to break a file, of half of them
     change: Callable[[bytes, random.Random], bytes] = mutated_bytes,
 ) -> Target:
-    """Return what feeds broken copies of files to their reader, as a party's own or a public one.
-
-    Args:
-        folder: to write to, a file at a time.
-        seeds: good files.
-        name: whose last word is the suffix of the file.
-        read: given the path, and what collects odd records or None.
-        change: another way to break a file, of half of them.
-    """
+    """Return what feeds broken copies of files to their reader, as a party's own or a public one."""
 
     def make(rng: random.Random) -> Callable[[], object]:
         good = content = rng.choice(seeds)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from flwr.proto.fab_pb2 import GetFabRequest
 from flwr.proto.fleet_pb2 import (
@@ -23,17 +24,12 @@ from flwr.proto.message_pb2 import (
     PushObjectRequest,
 )
 from flwr.proto.node_pb2 import Node
+from google.protobuf.message import Message
 
 from aggregator_server.flower.fleet.requests import CALLS, RefusedCallError
 from aggregator_server.flower.fleet.traffic import STORED_EACH, Traffic
 from pate.errors import ProtocolError
 from tests.fuzz.mutate import mutated_bytes, mutated_message
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-
-    from google.protobuf.message import Message
 
 KEY, NODE, RUN = b"a key", Node(node_id=7), 5
 ASKED, REPLY, PIECE, SESSION = "a" * 64, "b" * 64, "c" * 64, "session"

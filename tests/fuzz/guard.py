@@ -6,12 +6,10 @@ import contextlib
 import gc
 import resource
 import signal
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from pate.errors import PateError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: Most processor time that one message may take; other programs on the machine don't count.
 LIMIT_S: Final = 1.0
@@ -54,11 +52,7 @@ def guarded() -> Iterator[None]:
 
 
 def attempt(feed: Callable[[], object]) -> str:
-    """Feed one message and say how it went: ``taken``, or the name of our error.
-
-    Raises:
-        AssertionError: for whatever else happens: another exception, too long, too much memory.
-    """
+    """Feed one message and say how it went: ``taken``, or the name of our error."""
     signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_WAIT_S)
     try:

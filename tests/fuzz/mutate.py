@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+import random
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Sequence
-
-    from google.protobuf.message import Message
+from google.protobuf.message import Message
 
 _M = TypeVar("_M", bound="Message")
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from aggregator_server.monitoring.app import OPEN, PageAccess
+from pate.page.access import OPEN, PageAccess
 
 if TYPE_CHECKING:
     import random
@@ -33,7 +33,7 @@ def page(rng: random.Random) -> Callable[[], object]:
         for _ in range(rng.randint(0, 6))
     ]  # fmt: skip
     path = rng.choice(
-        ("/", "/", "/metrics", "/api/overview", "/api/stream", "/page.js", "", "//", "/../", "/x" * 4_000,
+        ("/", "/", "/metrics", "/api/overview", "/api/stream", "/api/answer", "", "//", "/../", "/x" * 4_000,
          "/healthz/", "/\x00")
     )  # fmt: skip
     scope = {
@@ -51,7 +51,13 @@ def page(rng: random.Random) -> Callable[[], object]:
         raise AssertionError(f"somebody without the token is let through: {scope}")
 
     guard = PageAccess(
-        through, token=_TOKEN, hosts=("localhost", "127.0.0.1"), cookie="pate-page", secure=False
+        through,
+        token=_TOKEN,
+        hosts=("localhost", "127.0.0.1"),
+        cookie="pate-page",
+        secure=False,
+        program="pate-server",
+        posts=("/api/answer",),
     )
 
     async def talk() -> None:
@@ -67,7 +73,7 @@ def page(rng: random.Random) -> Callable[[], object]:
         if scope["type"] != "http":
             assert not sent
             return
-        assert sent[0]["status"] in (401, 405, 421), sent[0]
+        assert sent[0]["status"] in (401, 403, 405, 421), sent[0]
         assert _TOKEN.encode() not in b"".join(each.get("body", b"") for each in sent)
 
     assert path not in OPEN

@@ -13,7 +13,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from flwr.app import Array, ArrayRecord, RecordDict
 
-from aggregator_server.campaign.predictions import checked_accuracy, checked_predictions
+from aggregator_server.campaign.labelling import checked_accuracy, checked_predictions
 from aggregator_server.flower.fleet.filter import Filter
 from party.identity.keys import identity_key
 from pate.data.values import content_hash

@@ -6,18 +6,15 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.fuzz.campaign import Target, run_apart
 from tests.fuzz.files import KINDS
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,11 +16,6 @@ from tests.fuzz import guard
 from tests.fuzz.campaign import Target, run
 from tests.fuzz.targets import targets
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

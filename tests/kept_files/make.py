@@ -25,9 +25,10 @@ import tempfile
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
+import typer
 from typer.testing import CliRunner
 
 from aggregator_server.cli.main import app as server
@@ -37,9 +38,6 @@ from simulation.programs import Program
 from student.cli import app as student
 from tests.support.world.forked import Command
 from tests.support.world.sites import lenient
-
-if TYPE_CHECKING:
-    import typer
 
 NAMES = ("east", "north", "west")
 #: Campaigns over Flower, of an enrolled server and parties. The others are trials.
@@ -125,11 +123,7 @@ class Programs:
         return program
 
     def serve(
-        self,
-        campaign: str,
-        *options: object,
-        doors: tuple[int, int],
-        failpoint: str | None = None,
+        self, campaign: str, *options: object, doors: tuple[int, int], failpoint: str | None = None
     ) -> Program:
         """Start a server with these ports, for parties and for the student."""
         return self.start(
@@ -162,7 +156,7 @@ class Programs:
         if campaign == "interactive":
             token = self._folder / home_of(campaign) / "student.token"
             where = (f"127.0.0.1:{student_port}", public, self._logs / "labels.json", token)
-            joined.append(self.start(campaign, "student", *where))
+            joined.append(self.start(campaign, "study", *where))
         serving.ends(0 if failpoint is None else -signal.SIGKILL)
         for each in joined:
             if failpoint is not None:

@@ -26,28 +26,16 @@ _DEADLINE_S = 900
 
 @dataclass(frozen=True)
 class Mutant:
-    """A fault, and the test that finds it.
+    """A fault, and the test that finds it."""
 
-    Attributes:
-        fault: in words.
-        file: in which it is, from the root of the project.
-        old: text that occurs once in the file.
-        new: the text in its place.
-        test: from ``tests/``, as pytest names it.
-    """
-
-    fault: str
-    file: str
-    old: str
-    new: str
-    test: str
+    fault: str  # in words
+    file: str  # in which it is, from the root of the project
+    old: str  # text that occurs once in the file
+    new: str  # the text in its place
+    test: str  # from ``tests/``, as pytest names it
 
     def planted(self, text: str) -> str:
-        """Return the text of the file with the fault.
-
-        Raises:
-            ValueError: if the old text does not occur exactly once.
-        """
+        """Return the text of the file with the fault."""
         if (times := text.count(self.old)) != 1:
             raise ValueError(f"{self.file} has {times} times: {self.old}")
         return text.replace(self.old, self.new)

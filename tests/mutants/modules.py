@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
 class Module:
-    """What a module defines, and where its names come from.
+    """What a module defines, and where its names come from."""
 
-    Attributes:
-        defined: functions, classes and values at its top, by name.
-        origin: dotted names of what it imports, by the name that it has here.
-    """
-
-    defined: dict[str, ast.stmt]
-    origin: dict[str, str]
+    defined: dict[str, ast.stmt]  # functions, classes and values at its top, by name
+    origin: dict[str, str]  # dotted names of what it imports, by the name that it has here
 
     @classmethod
     def of(cls, text: str) -> Module:

@@ -5,26 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from party.ledger.accountant import Totals, cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from pate.accounting.choices import Adjacency
 from pate.accounting.composition import Gdp
 from pate.accounting.filters import Delta
+from pate.campaign.offer import Offer
 from pate.errors import ProtocolError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.mechanisms import Neighbour, TeacherLabels
 from tests.party.cli.test_cli_ledger import typed
 from tests.party.voting.test_neighbour_voter import Site
 from tests.support.party.offers import SIX, altered, answer, queries, settled
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.accounting.choices import Adjacency
-    from pate.campaign.offer import Offer
 
 ALTERED = "adjacency: one record added, removed or altered; observer"
 MOVED = "adjacency: one record added or removed; observer"

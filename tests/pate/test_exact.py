@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import pytest
 from hypothesis import given
@@ -14,9 +15,6 @@ from hypothesis import strategies as st
 
 from pate.errors import LedgerError, ProtocolError, UsageError
 from pate.exact import TextForm, in_text, parse, read, write
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class Shape(Protocol):
@@ -262,22 +260,12 @@ def test_what_has_no_text_form_is_a_mistake_in_the_code() -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"{",
-        b"[]",
-        b"1",
-        b"null",
-        b"\xff{}",
-        b'{"a": 1, "a": 1}',
-        b'{"b": [{"a": 1, "a": 2}]}',
-        b'{"a": NaN}',
-        b'{"a": -Infinity}',
-        b'{"a": 1' + b"0" * 5000 + b"}",
-        b"[" * 50_000,
-        b'{"a":' * 10_000,
+        b"", b"{", b"[]", b"1", b"null", b"\xff{}", b'{"a": 1, "a": 1}',
+        b'{"b": [{"a": 1, "a": 2}]}', b'{"a": NaN}', b'{"a": -Infinity}',
+        b'{"a": 1' + b"0" * 5000 + b"}", b"[" * 50_000, b'{"a":' * 10_000,
         b'{"a": 1}' + b" " * 100_000,
     ],
-)
+)  # fmt: skip
 def test_only_one_small_object_is_parsed(content: bytes) -> None:
     with pytest.raises(ProtocolError, match=r"^a file: "):
         parse(content, most=100_000, error=ProtocolError, what="a file")

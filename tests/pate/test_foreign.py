@@ -7,18 +7,15 @@ import json
 import random
 import warnings
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.foreign import json_value, npy_array, npy_header, npz_arrays, shown, toml_table, zip_file
 from tests.fuzz.mutate import mutated_bytes
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 ARRAYS: tuple[NDArray[Any], ...] = (
     np.array(3),
@@ -103,15 +100,11 @@ def test_broken_headers_are_refused_by_value_error_or_read_as_numpy_reads_them()
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (b"'<M8[ns]'", "type"),
-        (b"'<f10'", "type"),
-        (b"'<U0'", "type"),
-        (b"'f8,f8'", "type"),
-        (b"[]", "header"),
-        (b"[('a','<i8'),('a','<i8')]", "name"),
+        (b"'<M8[ns]'", "type"), (b"'<f10'", "type"), (b"'<U0'", "type"), (b"'f8,f8'", "type"),
+        (b"[]", "header"), (b"[('a','<i8'),('a','<i8')]", "name"),
         (b"[('a','<i8',(2,))]", "header"),
     ],
-)
+)  # fmt: skip
 def test_other_types_are_refused(kind: bytes, message: str) -> None:
     text = b"{'descr': " + kind + b", 'fortran_order': False, 'shape': (3,), }"
     with pytest.raises(ValueError, match=message):

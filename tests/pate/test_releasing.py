@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,13 +10,10 @@ import pate
 from pate import ConfidentGNMax, GNMax, LabelSource, LNMax
 from pate.accounting.composition import Gdp, total_cost
 from pate.errors import AccountingError, BudgetError, UsageError
-from pate.mechanisms import DistributedGNMax, InteractiveGNMax, Neighbour
+from pate.mechanisms import DistributedGNMax, InteractiveGNMax, Mechanism, Neighbour
+from pate.mechanisms.contract import Votes
+from pate.noise.lanes import Integers
 from pate.noise.simulated import SimulatedNoise
-
-if TYPE_CHECKING:
-    from pate.mechanisms import Mechanism
-    from pate.mechanisms.contract import Votes
-    from pate.noise.lanes import Integers
 
 #: A hundred queries on which 1,000 teachers agree.
 AGREED = np.tile(np.array([[1_000, 0, 0]]), (100, 1))

@@ -7,14 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from party.teachers.protocol import NotConformingError, check_kind
+from party.teachers.protocol import Labels, NotConformingError, check_kind
 from party.teachers.registry import kind_for
+from pate.data.values import Dataset, Inputs
 from pate.errors import DataError, UsageError
 from pate.runtime import plugins
 from simulation.datasets import digits
@@ -23,12 +24,6 @@ from student.training import train
 from tests.support.student_samples import noisy_lesson, tumours
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from party.teachers.protocol import Labels
-    from pate.data.values import Dataset, Inputs
 
 EXAMPLE = Path(__file__).parent / "nearest_mean"
 

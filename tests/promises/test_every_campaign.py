@@ -12,13 +12,15 @@ import json
 import random
 from fractions import Fraction
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
 from aggregator_server.exchange import exchange
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.state import CampaignState
 from aggregator_server.ledger.verify import read_campaign
 from aggregator_server.monitoring.metrics import render
 from aggregator_server.monitoring.status import Status
@@ -36,6 +38,7 @@ from pate.formats.labels import LabelSet
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of, neighbours_of
 from pate.mechanisms import MECHANISMS, DistributedMechanism, MatrixMechanism
+from pate.votes import Counts
 from protos import wire
 from protos.bounds import MAX_MESSAGE
 from protos.pate.v1 import vote_pb2
@@ -60,12 +63,6 @@ from tests.support.world.kinds import (
     records_of,
 )
 from tests.support.world.stand import Stand
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator_server.ledger.state import CampaignState
-    from pate.votes import Counts
 
 FEWEST: Final = fewest(covering(), members)
 KINDS: Final = pytest.mark.parametrize(
@@ -380,7 +377,7 @@ def cast_in(world: EveryWorld, number: int) -> dict[str, int]:
     for name in NAMES:
         record = world.ledger(name).find(f"{number + 1:032x}")
         assert record is not None
-        found[name] = record.units
+        found[name] = record.voted
     return found
 
 

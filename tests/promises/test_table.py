@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, get_args, get_type_hints
+from typing import Final, get_args, get_type_hints
 
 from pate.answers import ANSWERS, RESIDUAL, RESIDUAL_LABELS
 from pate.campaign.choices import AGGREGATIONS, COMPOSITIONS, NOISES, PUBLISH, UNITS
@@ -24,9 +25,6 @@ from pate.noise.share_laws import IN_WORDS
 from tests.mutants.modules import ROOT, Module
 from tests.promises import test_every_campaign
 from tests.support.world.kinds import COLUMNS, covering
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: The formats of modules that are part of a reader, or that read two.
 FORMATS: Final = {

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,6 @@ from tests.support.campaign_messages import (
     campaign_message,
     terms_message,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PUBLIC = Images(np.zeros((5, 4, 4, 1), dtype=np.uint8))
 MEMBERS = [(f"p{number:02d}", bytes([number]) * 32, 3) for number in range(4)]
@@ -98,11 +96,7 @@ def test_a_digest_of_a_campaign_that_was_not_sent_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "members",
-    [
-        [*MEMBERS[:3], MEMBERS[2]],
-        [*MEMBERS[:3], ("p03", MEMBERS[0][1], 3)],
-        MEMBERS[::-1],
-    ],
+    [[*MEMBERS[:3], MEMBERS[2]], [*MEMBERS[:3], ("p03", MEMBERS[0][1], 3)], MEMBERS[::-1]],
     ids=["a party twice", "an identity twice", "not sorted"],
 )
 def test_a_campaign_that_cannot_be_is_refused_and_not_stored(
@@ -122,11 +116,8 @@ def test_every_field_is_in_the_text_and_so_in_the_digest() -> None:
     settled = replace(one.require_settled(), composition="gate", cap=Fraction(1), gate=gate)
     gated = Offer(key=one.key, announced=wanted, settled=settled)
     records: dict[str, Any] = {
-        "aggregator": "neighbour",
-        "most_votes": 3,
-        "series": "s",
-        "code": "dense-4",
-    }
+        "aggregator": "neighbour", "most_votes": 3, "series": "s", "code": "dense-4",
+    }  # fmt: skip
     voting = campaign_message(PUBLIC, **records).offer()
     found: set[str] = set()
     for each in (gated, voting):

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from protos.generate import ROOT, generate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_generated_code_is_not_stale(tmp_path: Path) -> None:

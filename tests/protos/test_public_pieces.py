@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +14,6 @@ from protos import public_set
 from protos.bounds import PIECE_BYTES
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet, pack_public_set, read_public_set
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RNG = np.random.default_rng(4)
 IMAGES = Images(RNG.integers(0, 256, (300, 3, 5, 1), dtype=np.uint8))

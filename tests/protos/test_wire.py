@@ -238,18 +238,12 @@ def packed_votes() -> vote_pb2.VoteMatrix:
 @pytest.mark.parametrize(
     ("field", "value", "why"),
     [
-        ("rows", 3, "expected"),
-        ("rows", 2**62, "expected"),
-        ("classes", 3, "expected"),
-        ("teachers", 4, "declared"),
-        ("width", 3, "bytes"),
-        ("width", 2, "bytes"),
-        ("counts", b"\x02\x01\x00", "bytes"),
-        ("counts", b"\x02\x02\x00\x03", "do not sum"),
-        ("counts", b"\x04\x00\x00\x03", "outside"),
-        ("batch", b"x" * 32, "other queries"),
+        ("rows", 3, "expected"), ("rows", 2**62, "expected"), ("classes", 3, "expected"),
+        ("teachers", 4, "declared"), ("width", 3, "bytes"), ("width", 2, "bytes"),
+        ("counts", b"\x02\x01\x00", "bytes"), ("counts", b"\x02\x02\x00\x03", "do not sum"),
+        ("counts", b"\x04\x00\x00\x03", "outside"), ("batch", b"x" * 32, "other queries"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_vote_matrix_is_refused(field: str, value: object, why: str) -> None:
     bad = packed_votes()
     setattr(bad, field, value)

@@ -57,7 +57,7 @@ CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
         "unit": ("record", "patient", "party"),
     }
     | LAW,
-    "pate simulate": CAMPAIGN | LAW,
+    "pate simulate": CAMPAIGN | {"unit": ("record", "party")} | LAW,
     **dict.fromkeys(("pate-server", "pate-server start", "pate-server check"), SERVER),
     **dict.fromkeys(("pate-party start", "pate-party answer", "pate-party train", "pate-party watch"),
                     DEVICE | VOTES | DECIMAL),

@@ -7,17 +7,14 @@ import os
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from PIL import Image
 
 from pate.errors import every_kind
 from pate.runtime.child import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = {
@@ -81,16 +78,9 @@ def test_help_names_what_there_is(program: str, words: list[str]) -> None:
 def test_a_command_imports_only_what_it_needs(arguments: list[str], slow: set[str]) -> None:
     """A figure needs SciPy, a party or a server Flower, a certificate X.509, a database psycopg."""
     slow = slow | {
-        "torch",
-        "flwr",
-        "sklearn",
-        "sqlalchemy",
-        "psycopg",
-        "fastapi",
-        "matplotlib",
-        "pandas",
+        "torch", "flwr", "sklearn", "sqlalchemy", "psycopg", "fastapi", "matplotlib", "pandas",
         "scipy",
-    }
+    }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *arguments],
         capture_output=True, text=True, check=False, cwd=ROOT,
@@ -151,11 +141,8 @@ def test_a_party_has_its_name_in_each_line_of_a_terminal_or_log_that_several_sha
 def test_a_program_is_started_by_its_name_or_its_verb() -> None:
     assert run("pate", "--version").stdout.startswith("pate ")
     for words in (
-        [],
-        ["start"],
-        ["--public", "nowhere", "start"],
-        ["start", "--public", "nowhere"],
-    ):
+        [], ["start"], ["--public", "nowhere", "start"], ["start", "--public", "nowhere"],
+    ):  # fmt: skip
         done = run("aggregator_server", *words)
         named = "nowhere" in words
         assert (done.returncode, "at nowhere" in done.stderr) == ((10, 2)[not named], named)
@@ -190,8 +177,7 @@ def test_a_configuration_file_is_read_and_options_win(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
-    [("agregator = 'gnmax'\n", "agregator"), ("parties = \n", "not valid TOML")],
+    ("text", "why"), [("agregator = 'gnmax'\n", "agregator"), ("parties = \n", "not valid TOML")]
 )
 def test_a_bad_configuration_file_is_named(tmp_path: Path, text: str, why: str) -> None:
     config = tmp_path / "server.toml"
@@ -243,16 +229,10 @@ def test_a_new_campaign_is_ready_to_start(tmp_path: Path) -> None:
     for program, *words in (
         ("aggregator_server", "check", "--config", "server.toml", "--port", str(free_port())),
         (
-            "party",
-            "check",
-            "--config",
-            "party.toml",
-            "--data",
-            "./north",
-            "--server",
+            "party", "check", "--config", "party.toml", "--data", "./north", "--server",
             "127.0.0.1:1",
         ),
-    ):
+    ):  # fmt: skip
         checked = run(program, *words, cwd=place, variables=state)
         wrong = [
             line.split(":")[0] for line in checked.stdout.splitlines() if line.startswith("failed")

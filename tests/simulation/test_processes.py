@@ -5,31 +5,27 @@ from __future__ import annotations
 import threading
 import time
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.exchange.carrier import Arrival
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.state import CampaignState
 from aggregator_server.ledger.verify import verify
 from aggregator_server.options import CampaignOptions
 from pate.campaign.settings import spec_of
 from pate.data.values import Dataset, Images
 from pate.errors import ProcessError
 from pate.runtime.screen import Screen
+from pate.votes import Counts
 from simulation.parties import Opener, open_ensemble, party_home
 from simulation.processes import PartyProcesses, memory_peak
 from simulation.simulate import run_campaign
 from tests.support.echo_parties import open_echo
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from aggregator_server.exchange.carrier import Arrival
-    from aggregator_server.ledger.state import CampaignState
-    from pate.votes import Counts
 
 DEADLINE_S = 120.0
 

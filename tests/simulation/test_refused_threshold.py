@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,17 +11,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.voting.voter import Voter
 from pate.campaign.settings import spec_of
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
 from pate.runtime.screen import Screen
 from simulation.parties import open_ensemble, open_voter, party_home
 from simulation.simulate import carrier_to, run_campaign
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from party.voting.voter import Voter
 
 PARTIES, TEACHERS = 3, 4
 RECORDS = Dataset(Table(("x",), (np.arange(40.0),)), np.arange(40) // 20, ("low", "high"))

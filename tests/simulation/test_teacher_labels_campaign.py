@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,23 +18,18 @@ from party.ledger.verify import agrees, verify_statement
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
 from pate.campaign.settings import spec_of
+from pate.campaign.spec import CampaignSpec
 from pate.data.values import Dataset, Table
+from pate.formats.labels import LabelSet
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
 from pate.runtime.screen import Screen
 from simulation.parties import open_ensemble, open_voter, party_home
 from simulation.simulate import carrier_to, run_campaign
 from student.evaluation.evaluate import LabelledData
-from student.lesson import Effort
+from student.lesson import Effort, Lesson, Student
 from student.session import graduate
 from student.training import train
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.campaign.spec import CampaignSpec
-    from pate.formats.labels import LabelSet
-    from student.lesson import Lesson, Student
 
 LABELS = ("asthma", "cough", "fever", "gout")
 PARTIES, TEACHERS, QUERIES = 3, 40, 250

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,11 @@ from party.teachers.ensemble import Averaged
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
 from pate.campaign.settings import spec_of
+from pate.campaign.spec import CampaignSpec
 from pate.codes import GRID, code_of
 from pate.data.values import Dataset, Table
 from pate.errors import UsageError
+from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.planning.forecast import teachers_wanted
 from pate.runtime.home import private_directory
@@ -30,16 +33,9 @@ from pate.runtime.screen import Screen
 from simulation.parties import open_ensemble, open_voter, party_home
 from simulation.simulate import carrier_to, run_campaign
 from student.evaluation.evaluate import Evaluation, LabelledData
-from student.lesson import Effort
+from student.lesson import Effort, Lesson, Student
 from student.session import graduate
 from student.training import train
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.campaign.spec import CampaignSpec
-    from pate.formats.labels import LabelSet
-    from student.lesson import Lesson, Student
 
 CLASSES = ("no", "yes")
 PARTIES, TEACHERS, QUERIES, RECORDS = 3, 60, 200, 900

@@ -23,18 +23,11 @@ if TYPE_CHECKING:
 
 #: In this order.
 CHECKS: Final = (
-    "parties and student ended as they may",
-    "server's ledger verifies",
-    "no query labelled twice",
-    "every stand is a prefix of the end",
-    "spent only grows",
-    "parties' ledgers verify",
-    "parties agree with the statement",
-    "student's statement is the server's",
-    "no process left",
-    "no port left",
-    "no draft left",
-)
+    "parties and student ended as they may", "server's ledger verifies",
+    "no query labelled twice", "every stand is a prefix of the end", "spent only grows",
+    "parties' ledgers verify", "parties agree with the statement",
+    "student's statement is the server's", "no process left", "no port left", "no draft left",
+)  # fmt: skip
 #: A party killed at the campaign's end finds no server; it is stopped after this many seconds.
 _ALONE_S: Final = 15.0
 _ENDS_S: Final = 240.0
@@ -42,23 +35,14 @@ _ENDS_S: Final = 240.0
 
 @dataclass
 class Left:
-    """The final state of a campaign.
+    """The final state of a campaign."""
 
-    Attributes:
-        stage: the campaign; its server has ended with 0.
-        havoc: its faults.
-        passed: names of the checks that passed.
-        wrong: failures.
-        labels: released.
-        vain: charges without a release.
-    """
-
-    stage: Stage
-    havoc: Havoc
-    passed: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    labels: int = 0
-    vain: int = 0
+    stage: Stage  # the campaign; its server has ended with 0
+    havoc: Havoc  # its faults
+    passed: list[str] = field(default_factory=list)  # names of the checks that passed
+    wrong: list[str] = field(default_factory=list)  # failures
+    labels: int = 0  # released
+    vain: int = 0  # charges without a release
 
     def look(self) -> None:
         """Run all checks, also after one has failed."""
@@ -66,21 +50,14 @@ class Left:
             zip(
                 CHECKS,
                 (
-                    self._all_ended,
-                    self._server_verifies,
-                    self._labelled_once,
-                    self._prefixes,
-                    self._spent_grows,
-                    self._parties_verify,
-                    self._parties_agree,
-                    self._student_has_it,
-                    self.stage.all_gone,
-                    self.stage.doors_closed,
+                    self._all_ended, self._server_verifies, self._labelled_once, self._prefixes,
+                    self._spent_grows, self._parties_verify, self._parties_agree,
+                    self._student_has_it, self.stage.all_gone, self.stage.doors_closed,
                     self._no_drafts,
                 ),
                 strict=True,
             )
-        )
+        )  # fmt: skip
         for name, rule in rules.items():
             try:
                 rule()

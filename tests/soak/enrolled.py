@@ -25,18 +25,12 @@ _DOORS: Final = range(20_000, 32_000)
 
 @dataclass(frozen=True)
 class Mode:
-    """A kind of campaign over Flower.
+    """A kind of campaign over Flower."""
 
-    Attributes:
-        weight: its relative frequency.
-        queries: of its public set.
-        charges: that it makes at least, if nothing is lost.
-        options: of the server, in addition to those of the kind of the same name.
-    """
-
-    weight: int
-    queries: int
-    charges: int
+    weight: int  # its relative frequency
+    queries: int  # of its public set
+    charges: int  # that it makes at least, if nothing is lost
+    # of the server, in addition to those of the kind of the same name
     options: tuple[str, ...] = ("--epsilon", "1000")
 
 
@@ -65,23 +59,14 @@ def free_parties_port() -> int:
 
 @dataclass(frozen=True)
 class Base:
-    """Parties enrolled with a server, copied for every campaign.
+    """Parties enrolled with a server, copied for every campaign."""
 
-    Attributes:
-        sites: of the parties, whose teachers are trained.
-        server: the home of the server.
-    """
-
-    sites: Sites
-    server: Path
+    sites: Sites  # of the parties, whose teachers are trained
+    server: Path  # the home of the server
 
     @classmethod
     def make(cls, folder: Path) -> Self:
-        """Split the data, enrol the parties and train their teachers, by the real commands.
-
-        Raises:
-            PateError: if one of them fails.
-        """
+        """Split the data, enrol the parties and train their teachers, by the real commands."""
         sites = Sites(folder, NAMES).deal()
         with Commands(folder / "enrolment", sites) as commands:
             commands.enrol(lenient(3, 3))
@@ -91,27 +76,18 @@ class Base:
 
 @dataclass
 class Stage(Commands):
-    """One campaign: its homes, and the processes that run for it.
-
-    Attributes:
-        public: the public set.
-        mode: one of :data:`MODES`.
-        patience: of the server, seconds.
-        chance: draws what differs between two starts of the same command.
-        server: its present process.
-        parties: their present processes, by name.
-        student: its present process; None: the campaign needs none.
-    """
+    """One campaign: its homes, and the processes that run for it."""
 
     port: int = field(default_factory=free_parties_port)
     student_port: int = field(default_factory=free_parties_port)
-    public: Path = field(kw_only=True)
-    mode: str = field(kw_only=True)
-    patience: float = field(kw_only=True)
+    public: Path = field(kw_only=True)  # the public set
+    mode: str = field(kw_only=True)  # one of :data:`MODES`
+    patience: float = field(kw_only=True)  # of the server, seconds
+    # draws what differs between two starts of the same command
     chance: random.Random = field(kw_only=True)
-    server: Program = field(init=False)
-    parties: dict[str, Program] = field(default_factory=dict)
-    student: Program | None = None
+    server: Program = field(init=False)  # its present process
+    parties: dict[str, Program] = field(default_factory=dict)  # their present processes, by name
+    student: Program | None = None  # its present process; None: the campaign needs none
 
     @classmethod
     def of(
@@ -234,18 +210,11 @@ class Stage(Commands):
         return found
 
     def all_gone(self) -> None:
-        """Wait until no process of this campaign is left.
-
-        Raises:
-            AssertionError: if one stays.
-        """
+        """Wait until no process of this campaign is left."""
         until(lambda: not self.processes(), f"processes of {self.folder.name} have ended", 60)
 
     def doors_closed(self) -> None:
-        """Check that no process listens on the campaign's ports.
-
-        Raises: AssertionError: if one does.
-        """
+        """Check that no process listens on the campaign's ports."""
         for port in (self.port, self.student_port):
             with socket.socket() as client:
                 assert client.connect_ex(("127.0.0.1", port)) != 0, f"port {port} is open still"

@@ -23,15 +23,10 @@ _EARLY: Final = 0.2
 #: Share of stops longer than the time after which Flower considers a node disconnected.
 _LONG: Final = 0.06
 _ACTS: Final = {
-    ("server", "kill"): 8,
-    ("server", "stop"): 4,
-    ("party", "kill"): 4,
-    ("party", "stop"): 3,
-    ("SuperLink", "kill"): 2,
-    ("SuperLink", "stop"): 1,
-    ("SuperNode", "kill"): 2,
+    ("server", "kill"): 8, ("server", "stop"): 4, ("party", "kill"): 4, ("party", "stop"): 3,
+    ("SuperLink", "kill"): 2, ("SuperLink", "stop"): 1, ("SuperNode", "kill"): 2,
     ("SuperNode", "stop"): 1,
-}
+}  # fmt: skip
 _OF_STUDENT: Final = {("student", "kill"): 5, ("student", "stop"): 3}
 #: Faults of others while the server is down or stopped: in more than half of the cases none.
 _BESIDE: Final = (None, None, None, "party", "party", "SuperNode")
@@ -43,25 +38,15 @@ _IDLE_S: Final = 0.05
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault.
+    """One fault."""
 
-    Attributes:
-        target: server, SuperLink, party, SuperNode or student.
-        what: kill (``kill -9``), or stop, to continue later.
-        party: of the process, if it is a party's.
-        charges: number of durable charges to wait for first.
-        after: seconds to wait then.
-        pause: seconds until it is started again, or continues.
-        beside: another target killed meanwhile and restarted afterwards, or None.
-    """
-
-    target: str
-    what: str
-    party: str
-    charges: int
-    after: float
-    pause: float
-    beside: str | None = None
+    target: str  # server, SuperLink, party, SuperNode or student
+    what: str  # kill (``kill -9``), or stop, to continue later
+    party: str  # of the process, if it is a party's
+    charges: int  # number of durable charges to wait for first
+    after: float  # seconds to wait then
+    pause: float  # seconds until it is started again, or continues
+    beside: str | None = None  # another target killed meanwhile and restarted afterwards, or None
 
     @classmethod
     def draw(
@@ -69,11 +54,8 @@ class Fault:
     ) -> list[Fault]:
         """Draw the faults of one campaign, in order.
 
-        Args:
-            chance: source of randomness.
-            mode: of the campaign.
-            names: of its parties.
-            charges: least number that it makes.
+        ``chance``: source of randomness; ``mode``: of the campaign; ``names``: of its parties;
+        ``charges``: least number that it makes.
         """
         acts = _ACTS | (_OF_STUDENT if mode == "interactive" else {})
         besides = _BESIDE + (("student",) if mode == "interactive" else ())
@@ -106,40 +88,24 @@ class Fault:
 
 @dataclass
 class Havoc:
-    """Injects the faults of one campaign, and counts them.
+    """Injects the faults of one campaign, and counts them."""
 
-    Attributes:
-        stage: the campaign.
-        deadline: of the whole campaign, by the monotonic clock.
-        stands: state of the ledger after each fault, in order.
-        disturbed: parties that were killed or stopped, or whose SuperNode was.
-        done: the injected faults, as text.
-        kills: processes killed.
-        late_kills: of these, after the first charge.
-        stops: processes stopped for a while.
-        late_stops: of these, after the first charge.
-        resumed: times that the campaign was resumed because too few parties were left.
-    """
-
-    stage: Stage
-    deadline: float
+    stage: Stage  # the campaign
+    deadline: float  # of the whole campaign, by the monotonic clock
+    # state of the ledger after each fault, in order
     stands: list[Stand] = field(default_factory=list)
+    # parties that were killed or stopped, or whose SuperNode was
     disturbed: set[str] = field(default_factory=set)
-    done: list[str] = field(default_factory=list)
-    kills: int = 0
-    late_kills: int = 0
-    stops: int = 0
-    late_stops: int = 0
-    resumed: int = 0
+    done: list[str] = field(default_factory=list)  # the injected faults, as text
+    kills: int = 0  # processes killed
+    late_kills: int = 0  # of these, after the first charge
+    stops: int = 0  # processes stopped for a while
+    late_stops: int = 0  # of these, after the first charge
+    resumed: int = 0  # times that the campaign was resumed because too few parties were left
     _student_killed: bool = False
 
     def wreak(self, faults: list[Fault]) -> None:
-        """Inject all faults, until the campaign ends.
-
-        Raises:
-            AssertionError: if the server ended in a way that it may not. TimeoutError: if the campaign does
-                not reach the moment of a fault.
-        """
+        """Inject all faults, until the campaign ends."""
         began = time.monotonic()
         for fault in faults:
             if not self._wait_until(fault, began):
@@ -149,11 +115,7 @@ class Havoc:
                 self.stands.append(stand)
 
     def finish(self) -> None:
-        """Wait until the campaign has ended, resuming it where needed.
-
-        Raises:
-            AssertionError: if the server ended in a way that it may not. TimeoutError: if it does not end.
-        """
+        """Wait until the campaign has ended, resuming it where needed."""
         while self._runs():
             self._in_time("the server ends")
             time.sleep(0.05)

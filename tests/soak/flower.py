@@ -30,34 +30,22 @@ _WITHIN_S: Final = 600.0
 
 @dataclass
 class Played:
-    """One campaign over Flower.
+    """One campaign over Flower."""
 
-    Attributes:
-        number: from 1.
-        mode: of the campaign.
-        parties: their number.
-        faults: the injected ones, in order.
-        seconds: its duration, including checks.
-        labels: released.
-        vain: charges without a release.
-        passed: names of the checks that it passed.
-        wrong: failures, each as text.
-    """
-
-    number: int
-    mode: str
-    parties: int
-    faults: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+    number: int  # from 1
+    mode: str  # of the campaign
+    parties: int  # their number
+    faults: list[str] = field(default_factory=list)  # the injected ones, in order
+    seconds: float = 0.0  # its duration, including checks
     kills: int = 0
     late_kills: int = 0
     stops: int = 0
     late_stops: int = 0
     resumed: int = 0
-    labels: int = 0
-    vain: int = 0
-    passed: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
+    labels: int = 0  # released
+    vain: int = 0  # charges without a release
+    passed: list[str] = field(default_factory=list)  # names of the checks that it passed
+    wrong: list[str] = field(default_factory=list)  # failures, each as text
 
     def __str__(self) -> str:
         """Return a line for the screen, and one more for each failure."""
@@ -72,18 +60,12 @@ class Played:
 
 @dataclass
 class FlowerSoak:
-    """Runs campaigns over Flower, a few concurrently.
+    """Runs campaigns over Flower, a few concurrently."""
 
-    Attributes:
-        out: output folder; its content is removed.
-        seed: of every choice except the timing of processes.
-        at_once: number of concurrent campaigns.
-        results: in the order of their end, later of their numbers.
-    """
-
-    out: Path
-    seed: int
-    at_once: int = 2
+    out: Path  # output folder; its content is removed
+    seed: int  # of every choice except the timing of processes
+    at_once: int = 2  # number of concurrent campaigns
+    # in the order of their end, later of their numbers
     results: list[Played] = field(default_factory=list)
     _seconds: float = 0.0
     _under_way: list[Havoc] = field(default_factory=list)

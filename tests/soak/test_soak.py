@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.results.report import LEDGER_FILE
+from pate.mechanisms import Outcome
 from simulation.programs import Program, Surroundings, until
 from tests.soak.checks import CHECKS, Left
 from tests.soak.enrolled import MODES, NAMES, Stage, free_parties_port
 from tests.soak.faults import Fault, Havoc
+from tests.support.server.campaigns import start
 from tests.support.world.sites import Sites
 from tests.support.world.stand import Stand
 
@@ -115,6 +119,25 @@ def test_a_ledger_that_went_back_is_found(
     vars(left.stage)["stand"] = lambda: end
     with pytest.raises(AssertionError):
         rule(left)
+
+
+def test_a_release_gives_back_what_it_did_not_use(tmp_path: Path) -> None:
+    """Of a server that is stopped between a charge and its release, no charge is lost."""
+    place = tmp_path / LEDGER_FILE
+    with start(place) as ledger:
+        stopped = ledger.charge([5, 3])
+        before = Stand.of(tmp_path)
+        used = [Outcome(0, "teachers", stopped.events), Outcome(None, None, stopped.events[:-1])]
+        ledger.release(stopped, used)
+        after = Stand.of(tmp_path)
+        after.follows(before)
+        assert before.spent == 0 < after.spent < stopped.cost
+        killed = ledger.charge([7])
+    with Ledger.open(place) as ledger:
+        ledger.charge([8])
+        end = Stand.of(tmp_path)
+    end.follows(after)
+    assert (end.spent, end.wasted) == (after.spent + killed.cost, killed.cost)
 
 
 def test_what_is_left_behind_is_found(left: Left) -> None:

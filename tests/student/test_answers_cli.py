@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from pate.data.values import Table, content_hash, is_numeric
+from pate.data.values import Dataset, Table, content_hash, is_numeric
 from pate.formats.labels import LabelSet
+from tests.student.conftest import Here
 from tests.student.fit.test_several import LABELS, days, records, released
-from tests.student.test_student_cli import Here, here
 from tests.support.student_samples import STATEMENT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Dataset
-
-__all__ = ["here"]
 
 
 def write_table(path: Path, table: Table, more: dict[str, list[object]]) -> None:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -18,12 +18,12 @@ from onnx.reference import ReferenceEvaluator
 from pate.data.values import Images
 from pate.errors import DataError, DiskError, UsageError
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.mechanisms import GNMax, Neighbour, TeacherLabels
+from pate.mechanisms import GNMax, Mechanism, Neighbour, TeacherLabels
 from student import onnx_graph, weights
 from student.card import Provenance, write_card
 from student.evaluation.evaluate import evaluate
 from student.export import check_out, publish, scratch
-from student.lesson import Effort, Lesson
+from student.lesson import Effort, Lesson, Student
 from student.training import train
 from tests.support.student_samples import (
     PRIVACY,
@@ -33,12 +33,6 @@ from tests.support.student_samples import (
     taught_rows,
     tumours,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.mechanisms import Mechanism
-    from student.lesson import Student
 
 PROVENANCE = Provenance("cd" * 16, "a *name*", "ef" * 32, 900, 50, 3, {"trainer": "x", "seed": 0})
 
@@ -105,15 +99,9 @@ def test_publish_writes_everything(of_images: Student, tmp_path: Path) -> None:
     result = evaluate(of_images, digits()[1])
     files = publish(of_images, out, privacy=PRIVACY, provenance=PROVENANCE, evaluation=result)
     assert files == [
-        "README.md",
-        "calibration.png",
-        "evaluation.json",
-        "evaluation.png",
-        "model.json",
-        "model.onnx",
-        "model.safetensors",
-        "privacy.json",
-    ]
+        "README.md", "calibration.png", "evaluation.json", "evaluation.png", "model.json",
+        "model.onnx", "model.safetensors", "privacy.json",
+    ]  # fmt: skip
     assert [path.name for path in out.parent.iterdir()] == ["student"]
     assert (out / "privacy.json").read_bytes() == PRIVACY.encode()
     assert (out / "evaluation.png").read_bytes().startswith(b"\x89PNG")
@@ -121,14 +109,8 @@ def test_publish_writes_everything(of_images: Student, tmp_path: Path) -> None:
     assert described["training"]["labels"] == 53
     card = (out / "README.md").read_text()
     for word in (
-        "1.97",
-        "1e-05",
-        "record",
-        "one teacher's vote changed",
-        "public",
-        "ef" * 32,
-        "53",
-    ):
+        "1.97", "1e-05", "record", "one teacher's vote changed", "public", "ef" * 32, "53",
+    ):  # fmt: skip
         assert word in card
     assert "Student of a \\*name\\*" in card
     # Publishing again replaces.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from pate.mechanisms.matrix import MAX_MATRIX, MAX_MATRIX_QUERIES
 from pate.rounds.model import RoundModel
 from protos.pate.v1 import student_pb2 as wire
 from student.client import StudentClient
+from student.lesson import Student
 from student.session import follow, identify, lesson
 from tests.support.student_samples import (
     PRIVACY,
@@ -28,11 +30,6 @@ from tests.support.student_samples import (
     round_end,
     serving,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from student.lesson import Student
 
 PUBLIC = Images(np.arange(6 * 8 * 8, dtype=np.int64).astype(np.uint8).reshape(6, 8, 8, 1))
 CLASSES = ("ill", "well")
@@ -284,40 +281,20 @@ def votes(
 @pytest.mark.parametrize(
     "change",
     [
-        {"sigma": 4},
-        {"sigma": -1.0},
-        {"sigma": math.nan},
-        {"sigma": math.inf},
-        {"sigma": 1e300},
-        {"sigma": True},
-        {"queries": [0, 2]},
-        {"queries": [0, 2, 2]},
-        {"queries": [2, 0, 5]},
-        {"queries": [0, 2, 6]},
-        {"queries": [-1, 2, 5]},
-        {"queries": [0, 2, 2**70]},
-        {"queries": [0, 2, True]},
-        {"queries": "025"},
-        {"counts": ["1 2", "3 4"]},
-        {"counts": ["1 2", "3 4", "5"]},
-        {"counts": ["1 2 3", "3 4 5", "5 6 7"]},
-        {"counts": ["1", "3", "5"]},
-        {"counts": ["1 2", "3 4", "5 6.0"]},
-        {"counts": ["1 2", "3 4", "5 1_0"]},
-        {"counts": ["1 2", "3 4", "5  6"]},
-        {"counts": ["1 2", "3 4", "5 +6"]},
-        {"counts": ["1 2", "3 4", "5 ٦"]},
+        {"sigma": 4}, {"sigma": -1.0}, {"sigma": math.nan}, {"sigma": math.inf}, {"sigma": 1e300},
+        {"sigma": True}, {"queries": [0, 2]}, {"queries": [0, 2, 2]}, {"queries": [2, 0, 5]},
+        {"queries": [0, 2, 6]}, {"queries": [-1, 2, 5]}, {"queries": [0, 2, 2**70]},
+        {"queries": [0, 2, True]}, {"queries": "025"}, {"counts": ["1 2", "3 4"]},
+        {"counts": ["1 2", "3 4", "5"]}, {"counts": ["1 2 3", "3 4 5", "5 6 7"]},
+        {"counts": ["1", "3", "5"]}, {"counts": ["1 2", "3 4", "5 6.0"]},
+        {"counts": ["1 2", "3 4", "5 1_0"]}, {"counts": ["1 2", "3 4", "5  6"]},
+        {"counts": ["1 2", "3 4", "5 +6"]}, {"counts": ["1 2", "3 4", "5 ٦"]},
         {"counts": ["1 2", "3 4", "5 " + "9" * 5000]},
-        {"counts": ["1 2", "3 4", "5 " + "9" * 15]},
-        {"counts": []},
-        {"counts": [[1, 2], [3, 4], [5, 6]]},
-        {"counts": "1 2"},
-        {"more": 1},
-        {"code": "nearest"},
-        {"code": "dense-4"},
-        {"code": 3},
+        {"counts": ["1 2", "3 4", "5 " + "9" * 15]}, {"counts": []},
+        {"counts": [[1, 2], [3, 4], [5, 6]]}, {"counts": "1 2"}, {"more": 1}, {"code": "nearest"},
+        {"code": "dense-4"}, {"code": 3},
     ],
-)
+)  # fmt: skip
 def test_a_file_with_other_noisy_votes_is_refused(change: dict[str, Any]) -> None:
     text = labels_with(votes()).to_json()
     body = json.loads(text)

@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,6 +14,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from pate.answers import NUMBER
+from pate.data.encoded import Record
+from pate.encoders.description import Description
 from pate.encoders.encoder import Encoder
 from pate.errors import SchemaError, UsageError
 from student import onnx_head
@@ -25,10 +27,6 @@ from student.onnx_graph import can_write, write
 from student.onnx_head import CLOSE
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.student_samples import PRIVACY
-
-if TYPE_CHECKING:
-    from pate.data.encoded import Record
-    from pate.encoders.description import Description
 
 REAL = os.environ.get("PATE_TEST_ENCODERS")
 TEXTS = ["good", "a good film", "the bad film a film", "bad", "the a the", "film good good bad a"]

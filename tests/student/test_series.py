@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,6 @@ from student.card import promise_of
 from student.options import TrainOptions
 from student.series import together
 from tests.party.voting.test_neighbour_voter import CLASSES, statement
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SIGMA = 4.0
 
@@ -36,14 +34,10 @@ def campaign(number: int, queries: list[int], counts: list[list[int]], **changes
     code = changes.pop("code", "nearest")
     noisy = NoisyVotes(np.array(queries), np.array(counts), changes.pop("sigma", SIGMA), code)
     made: dict[str, Any] = {
-        "campaign": bytes([number]) * 16,
-        "classes": CLASSES,
-        "public_set": b"p" * 32,
-        "queries": 10,
-        "rows": (),
-        "privacy": statement(**(fields | changes)).to_json(),
+        "campaign": bytes([number]) * 16, "classes": CLASSES, "public_set": b"p" * 32,
+        "queries": 10, "rows": (), "privacy": statement(**(fields | changes)).to_json(),
         "noisy": noisy,
-    }
+    }  # fmt: skip
     return LabelSet(**(made | of_set))
 
 

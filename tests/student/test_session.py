@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import grpc
 import numpy as np
 import pytest
 
+from pate.data.values import Inputs
 from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet
 from protos.pate.v1 import student_pb2 as wire
@@ -26,11 +27,6 @@ from tests.support.student_samples import (
     taught_rows,
     tumours,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Inputs
 
 
 class Teaching:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from pate.errors import DataError
 from student.client import StudentClient
+from student.lesson import Student
 from student.session import Measure, follow, identify
 from tests.student.test_session import Teaching, script
 from tests.support.student_samples import ScriptedServer, serving, tumours
-
-if TYPE_CHECKING:
-    from student.lesson import Student
 
 
 def submitted(measure: Measure | None) -> ScriptedServer:

@@ -4,14 +4,16 @@ import csv
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate.data.read import read_inputs
+from pate.data.values import Dataset
 from pate.formats.labels import LabelRow, LabelSet
 from student.session import identify
+from tests.student.conftest import Here
 from tests.support.student_samples import (
     PRIVACY,
     ScriptedServer,
@@ -21,11 +23,6 @@ from tests.support.student_samples import (
     serving,
     tumours,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Dataset
 
 
 def write_csv(path: Path, data: Dataset, *, labelled: bool) -> None:
@@ -53,43 +50,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Here:
-    """The command in this process: importing everything anew each time would take long."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-
-    def __call__(self, *arguments: object) -> tuple[int, str, str]:
-        """Return exit code, standard output and standard error."""
-        from student import cli
-
-        self._monkeypatch.setattr(sys, "argv", ["pate-student", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert isinstance(ended.value.code, int)
-        return (ended.value.code, *self._capsys.readouterr())
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    return Here(monkeypatch, capsys)
-
-
 def test_train_evaluate_predict(place: Path, here: Here) -> None:
     out, test = place / "student", place / "test.csv"
     code, printed, _ = here(
         *(
-            "train",
-            "--labels",
-            place / "labels.json",
-            "--public",
-            place / "public.csv",
-            "--drop",
-            "id",
+            "train", "--labels", place / "labels.json", "--public", place / "public.csv",
+            "--drop", "id",
         ),
         *("--out", out, "--steps", 20, "--test", test, "--label", "diagnosis", "--json"),
-    )
+    )  # fmt: skip
     assert code == 0
     trained = json.loads(printed)
     assert trained["epsilon"] == 1.97
@@ -176,15 +145,8 @@ def test_train_with_a_server(place: Path) -> None:
     server = ScriptedServer(inputs, public.classes, events)
     with serving(server) as port:
         common = (
-            "--public",
-            place / "public.csv",
-            "--drop",
-            "id",
-            "--steps",
-            5,
-            "--out",
-            place / "s2",
-        )
+            "--public", place / "public.csv", "--drop", "id", "--steps", 5, "--out", place / "s2",
+        )  # fmt: skip
         command = [sys.executable, "-m", "student", "train", "--server", f"127.0.0.1:{port}"]
         result = subprocess.run(
             [*command, *map(str, common)], capture_output=True, text=True, timeout=120, check=False

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -13,22 +15,15 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import Policy
 from party.voting.site import Site
 from pate.accounting.composition import Gdp
+from pate.campaign.announced import Announced
 from pate.campaign.offer import Offer, Settled
-from pate.data.values import content_hash
+from pate.data.values import Inputs, content_hash
 from pate.errors import ProtocolError
 from pate.exact import read, write
-from pate.mechanisms import GNMax
+from pate.mechanisms import GNMax, Mechanism
 from pate.storage.hash_chain import canonical
 from protos.pate.v1 import vote_pb2
 from protos.terms import offer_in, packed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pate.campaign.announced import Announced
-    from pate.data.values import Inputs
-    from pate.mechanisms import Mechanism
 
 #: Signs as the campaign.
 SERVER_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

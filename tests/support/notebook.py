@@ -29,11 +29,7 @@ def cells_of(path: Path, kind: str = "code") -> list[str]:
 
 
 def shown_by(path: Path) -> list[dict[str, str]]:
-    """Run a notebook in a new process and an empty folder; return what each cell shows, by its type.
-
-    Raises:
-        CalledProcessError: if a cell fails.
-    """
+    """Run a notebook in a new process and an empty folder; return what each cell shows, by its type."""
     with tempfile.TemporaryDirectory() as folder:
         ran = subprocess.run(
             [sys.executable, "-m", "tests.support.notebook", "--cells"],

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pate.mechanisms import Mechanism, Outcome
-    from pate.mechanisms.contract import Votes
-    from pate.noise.exact import Noise
+from pate.mechanisms import Mechanism, Outcome
+from pate.mechanisms.contract import Votes
+from pate.noise.exact import Noise
 
 
 def answer(

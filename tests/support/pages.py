@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ROOT = DOCS.parent
@@ -27,20 +24,8 @@ _BLOCK = re.compile(
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 #: Words of the shell around a command.
 _AROUND = {
-    "do",
-    "done",
-    "then",
-    "else",
-    "fi",
-    "if",
-    "until",
-    "while",
-    "!",
-    "time",
-    "env",
-    "sudo",
-    "--",
-}
+    "do", "done", "then", "else", "fi", "if", "until", "while", "!", "time", "env", "sudo", "--",
+}  # fmt: skip
 _HEREDOC = re.compile(r"<<(\w+)\n.*?^\1$", re.MULTILINE | re.DOTALL)
 
 

@@ -13,16 +13,12 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from aggregator_server.ledger.store.place import InDatabase
 from pate.runtime.child import free_port
 from tests.support.needs import require
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from aggregator_server.ledger.store.place import InDatabase
 
 _SETTINGS = """
 fsync = on
@@ -88,12 +84,7 @@ class Cluster:
 
     def place(self, folder: Path) -> InDatabase:
         """An unused place, for a campaign in ``folder``."""
-        from aggregator_server.ledger.store.place import (
-            ANCHOR_FILE,
-            Address,
-            InDatabase,
-            schema_of,
-        )
+        from aggregator_server.ledger.store.place import ANCHOR_FILE, Address, InDatabase, schema_of
 
         name = schema_of(uuid.uuid4().hex)
         return InDatabase(Address.parse(self.url), name, folder / ANCHOR_FILE)
@@ -146,13 +137,8 @@ class Cluster:
 
     def _answers(self) -> bool:
         command: list[str | Path] = [
-            self._bin / "pg_isready",
-            "-q",
-            "-h",
-            self.folder,
-            "-p",
-            str(self.port),
-        ]
+            self._bin / "pg_isready", "-q", "-h", self.folder, "-p", str(self.port),
+        ]  # fmt: skip
         return subprocess.run(command, check=False, env=_environment()).returncode == 0
 
     def ask(self, question: str, *, database: str = "postgres") -> list[str]:
@@ -184,10 +170,8 @@ class Cluster:
 class LossyLink:
     """Between a server's ledger and its database, which is killed as it is to commit a charge, once.
 
-    Args:
-        folder: of its socket.
-        cluster: the database.
-        committed: whether the charge is committed by then, and only the answer lost.
+    ``folder``: of its socket; ``cluster``: the database; ``committed``: whether the charge is
+    committed by then, and only the answer lost.
     """
 
     def __init__(self, folder: Path, cluster: Cluster, *, committed: bool) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
+from numpy.typing import NDArray
 
 from pate.data.values import Dataset, Images, Inputs, Table
 from pate.storage.hash_chain import canonical
@@ -16,27 +18,16 @@ from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1 import student_pb2_grpc
 from protos.terms import packed
 from student.evaluation.fairness import Groups, by_group
+from student.fit.rows import TableStudent
 from student.lesson import Lesson
 from student.training import train
 from tests.support.campaign_messages import campaign_message
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from student.fit.rows import TableStudent
-
 TEN = tuple("0123456789")
 STATEMENT: dict[str, object] = {
-    "epsilon": 1.97,
-    "delta": 1e-5,
-    "unit": "record",
-    "adjacency": "one teacher's vote changed",
-    "observer": "public",
-    "mechanism": "confident-gnmax",
-    "ledger_head": "ab" * 32,
-}
+    "epsilon": 1.97, "delta": 1e-5, "unit": "record", "adjacency": "one teacher's vote changed",
+    "observer": "public", "mechanism": "confident-gnmax", "ledger_head": "ab" * 32,
+}  # fmt: skip
 PRIVACY = json.dumps(STATEMENT, indent=1) + "\n"
 
 

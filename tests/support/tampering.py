@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from pate.storage.hash_chain import Chain, Entry
+from pate.storage.hash_chain import Chain, Entry
 
 Body: TypeAlias = dict[str, Any]
 

@@ -161,14 +161,11 @@ def describe(values: torch.Tensor, known: int) -> tuple[torch.Tensor, torch.Tens
     rank = rank * varies[:, None]
     cells = torch.stack(
         [
-            scaled * shown,
-            (1.5 * scaled).tanh() * shown,
-            1.7 * rank * shown,
-            (3 * rank.square() - 1) * shown,
-            (live[:, None] & missing).to(values.dtype),
+            scaled * shown, (1.5 * scaled).tanh() * shown, 1.7 * rank * shown,
+            (3 * rank.square() - 1) * shown, (live[:, None] & missing).to(values.dtype),
         ],
         dim=3,
-    )
+    )  # fmt: skip
     skew = (scaled[:, :known].pow(3) * present).sum(dim=1) / count
     facts = torch.stack(
         [

@@ -82,10 +82,7 @@ def read_dicom(
     # how the table writes its cells; its words for no value are those of headers, too
     reading: Reading = PLAIN,
 ) -> Raw:
-    """Return the frames at ``path``, with their groups, and classes or cells.
-
-    The headers are read at once; pixels only with the stream, one file at a time.
-    """
+    """Return the frames at ``path``; headers are read at once, pixels only with the stream."""
     if group is not None and group not in _GROUPS:
         raise UsageError(f"of DICOM files --group takes {', '.join(_GROUPS)}, not {group!r:.80}")
     if table is None and (label is not None or columns):

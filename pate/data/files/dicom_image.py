@@ -160,9 +160,7 @@ def read_header(file: BinaryIO) -> Header:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             held = read_partial(
-                counted,
-                stop_when=lambda tag, *_: tag in _STOPS,
-                specific_tags=list(_TAGS.values()),
+                counted, stop_when=lambda tag, *_: tag in _STOPS, specific_tags=list(_TAGS.values())
             )
             found = {name: _value(held, tag) for name, tag in _TAGS.items() if tag in held}
             syntax = str(held.file_meta.get("TransferSyntaxUID", ""))
@@ -298,11 +296,7 @@ def _element(file: BinaryIO, *, implicit: bool, little: bool) -> tuple[int, bool
 
 
 def frames(file: BinaryIO, header: Header, window: Window | None) -> Iterator[NDArray[np.uint8]]:
-    """Yield the frames of a file, (height, width, 1 or 3) each, one at a time.
-
-    The window is of values after the file's own slope and intercept; colours and grey values of 8 bits need
-    none.
-    """
+    """Yield the frames of a file, (height, width, 1 or 3) each; the window is of scaled deep values."""
     if header.deep and window is None:
         raise UnusableError(f"the image {DEEP}")
     parts = [] if header.native else _parts(file, header)

@@ -82,10 +82,7 @@ def sizes_differ(folder: Path) -> bool:
 def read_images(
     paths: Sequence[Path], window: Window | None = None, odd: Odd | None = None
 ) -> Images:
-    """Return the images of files that all have one size: greyscale if all files are, else RGB.
-
-    Files of more than 8 bits a pixel are read by ``window``; without one they are refused.
-    """
+    """Return the images of files that all have one size: greyscale if all files are, else RGB."""
     if not paths:
         raise DataError("there are no image files")
     pictures: list[NDArray[np.uint8]] = []

@@ -58,11 +58,7 @@ _WHOLE: Final = re.compile(r"-?[0-9]+", re.ASCII)
 
 
 class Archive:
-    """An open ``.npz`` file whose arrays are checked before they are read.
-
-    ``label`` names the array of labels, None the usual ones. Of a ``public`` set only the images are wanted,
-    so that no labels say which of several arrays are meant.
-    """
+    """An open ``.npz`` file, each array checked before it is read; ``public``: labels are ignored."""
 
     def __init__(
         self,
@@ -99,10 +95,7 @@ class Archive:
         return Images(pixels, window)
 
     def usable_images(self, window: Window | None = None) -> tuple[Images, NDArray[np.bool_]]:
-        """Return the images, each read by its own pixels, and (n,) which of them are usable.
-
-        Whole numbers are read by the window; without one they must lie within 0 to 255.
-        """
+        """Return the images, each read by its own pixels, and (n,) which of them are usable."""
         array = self._one_of(self._keys[0])
         pixels, good = as_pixels(array, self._path, window, self._odd, deep=window is not None)
         _note_bytes(array, window, self._odd)
@@ -111,10 +104,7 @@ class Archive:
     def one_by_one(
         self, window: Window | None
     ) -> tuple[int, Callable[[], Iterator[NDArray[np.uint8] | None]]]:
-        """Return the number of images, and what yields them in order, None for an unusable one.
-
-        How deep the images of a public set are, the array's type says.
-        """
+        """Return the number of images, and what yields them in order, None for an unusable one."""
         array = _as_images(self._one_of(self._keys[0]), self._path)
         of_type = array.dtype.kind in "iu" and array.dtype.itemsize > 1
         deep = of_type if self._public else window is not None
@@ -198,10 +188,7 @@ class Archive:
         return _as_texts(array, "classes", self._path, None)
 
     def groups(self, key: str | None) -> NDArray[np.str_] | None:
-        """Return the group of each record, "" for none, or None if the archive has no groups.
-
-        The array of a ``key`` must exist; without a key it is ``groups``, if that is there.
-        """
+        """Return the group of each record, "" for none; None without ``key`` if there are no ``groups``."""
         if key is None and "groups" not in self._members:
             return None
         array = _flat(self._one_of((key or "groups",)), "groups", self._path)
@@ -273,17 +260,9 @@ class Archive:
 
 
 def as_pixels(
-    array: NDArray[np.generic],
-    path: Path,
-    window: Window | None,
-    odd: Odd | None,
-    *,
-    deep: bool,
+    array: NDArray[np.generic], path: Path, window: Window | None, odd: Odd | None, *, deep: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Return pixels of 8 bits, and for each record whether it is usable.
-
-    With ``deep`` all whole numbers are read by the window.
-    """
+    """Return pixels of 8 bits, ``deep`` ones by the window, and for each record whether it is usable."""
     array = _as_images(array, path)
     good = np.ones(len(array), dtype=np.bool_)
     made = np.zeros(array.shape, dtype=np.uint8)
@@ -312,12 +291,7 @@ def _as_images(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
 
 
 def _each(
-    array: NDArray[np.generic],
-    path: Path,
-    window: Window | None,
-    odd: Odd | None,
-    *,
-    deep: bool,
+    array: NDArray[np.generic], path: Path, window: Window | None, odd: Odd | None, *, deep: bool
 ) -> Iterator[NDArray[np.uint8] | None]:
     """Yield each image in 8 bits; None for an unusable one, which is noted."""
     for at, picture in enumerate(array):

@@ -170,10 +170,7 @@ def told_size(path: Path, *, upright: bool = True) -> Size | None:
 def windowed(
     values: NDArray[np.integer] | NDArray[np.floating], window: Window
 ) -> NDArray[np.uint8]:
-    """Return grey values of 8 bits: 0 up to the window's low end, 255 from its high one, linear between.
-
-    Each pixel by itself, rounded to the nearest, a half up.
-    """
+    """Return grey values of 8 bits: 0 up to the window's low end, 255 from its high one, halves up."""
     low, high = window
     # As floats: exact for whole numbers. Within 32 bits no quotient is near enough to a half that is not
     # one, at least 2^-33 away, to be rounded to it.

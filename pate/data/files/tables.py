@@ -104,10 +104,7 @@ class TextTable:
         return cells
 
     def cells(self, name: str, role: str) -> list[str]:
-        """Return the cells of one column as they are written.
-
-        Arguments and errors as for :meth:`column`, but any cell may be missing.
-        """
+        """Return the cells of a column as they are written; as :meth:`column`, but any may be missing."""
         name = clean_name(name)
         if name not in self.columns:
             told = [] if self.odd is None else self.odd.of_file
@@ -187,10 +184,7 @@ class TextTable:
         return False
 
     def note_points(self, name: str, notes: Odd) -> None:
-        """Note the cells of a column of numbers whose points could all be of thousands.
-
-        They are read as decimals, as the owner has said nothing else.
-        """
+        """Note the cells of a column of numbers, read as decimals, whose points could be of thousands."""
         cells = self.cells(name, "label")
         stated = self.reading.comma or self.reading.thousands is not None
         either = frozenset() if stated else may_be_thousands(set(cells))

@@ -18,7 +18,6 @@ from pate.masking.keys import (
     check_signature,
     check_unlike,
     commitment,
-    seal,
 )
 from pate.masking.shamir import from_bytes, to_bytes
 
@@ -238,20 +237,15 @@ def make_bundle(
     number: int,
     random: Callable[[int], bytes],
 ) -> tuple[Bundle, dict[str, bytes], Secrets]:
-    """Make a bundle: the public part, a box of 82 bytes for each other party, and the owner's secrets.
-
-    The private key of its boxes is forgotten here: only the recipients open them.
-    """
+    """Make a bundle: its public part, a box for each other party, and the owner's secrets."""
+    # The private key of its boxes is forgotten here: only the recipients open them.
     own = OneTime.make(random)
     bare = Bundle(owner, number, roster.digest, Keys(own.mask.public, own.share.public, b"", b""))
     keys = replace(bare.keys, seed_commitment=bare.committed(own.seed))
     bundle = replace(bare, keys=keys).signed(identity)
     parts = own.deal(roster.threshold, roster.plain.points, random)
-    boxes = {
-        name: seal(own.share, key, name, bundle.box(name, key), parts[name])
-        for name, key in roster.keys.items()
-        if name != owner
-    }
+    others = {name: key for name, key in roster.keys.items() if name != owner}
+    boxes = own.boxes(parts, others, lambda name: bundle.box(name, others[name]))
     return bundle, boxes, Secrets(own.mask.private, own.seed, parts[owner])
 
 

@@ -15,6 +15,7 @@ sum of a round (full proof: docs/proofs/envelopes.md):
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pate.errors import ProtocolError, RefusedError
@@ -45,29 +46,20 @@ if TYPE_CHECKING:
     from pate.masking.ring import VoteStream
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PartyAhead:
     """One party's bundles and rounds, by its signing key in the rosters and its sealing key."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        identity: Ed25519PrivateKey,
-        sealing: KeyPair,
-        store: Store,
-        random: Callable[[int], bytes],
-        stream: VoteStream | None = None,
-    ) -> None:
-        self._name = name
-        self._identity = identity
-        self._sealing = sealing
-        self._store = store
-        self._random = random
-        self._stream = stream
+    name: str
+    identity: Ed25519PrivateKey
+    pair: KeyPair  # that shares are sealed for
+    store: Store
+    random: Callable[[int], bytes]
+    stream: VoteStream | None = None
 
     def sealing(self) -> tuple[bytes, bytes]:
         """Return the public sealing key (32 bytes) and the identity's signature over it (64)."""
-        return self._sealing.public, sign_sealing(self._name, self._identity, self._sealing.public)
+        return self.pair.public, sign_sealing(self.name, self.identity, self.pair.public)
 
     def bundles(
         self, roster: BundleRoster, first: int, count: int, asker: Asker
@@ -78,15 +70,15 @@ class PartyAhead:
         missing = [
             number
             for number in numbers
-            if self._store.get(Kind.MADE, place_of(roster.digest, number)) is None
+            if self.store.get(Kind.MADE, place_of(roster.digest, number)) is None
         ]
         if missing:
-            require_room(self._store, roster.digest, asker, self._sealing.public, len(missing))
+            require_room(self.store, roster.digest, asker, self.pair.public, len(missing))
         return [self._bundle(roster, number, asker) for number in numbers]
 
     def roster(self, digest: bytes) -> BundleRoster:
         """Return a roster that this party made bundles for."""
-        raw = self._store.get(Kind.ROSTER, digest)
+        raw = self.store.get(Kind.ROSTER, digest)
         if raw is None:
             raise RefusedError(
                 "bundles for a roster that this party has none for: it made none, or they were dropped "
@@ -96,22 +88,22 @@ class PartyAhead:
 
     def begin(self, round_: Round, boxes: Mapping[str, bytes], note: bytes = b"") -> None:
         """Bind all bundles of a round to it, before anything is computed; a repetition is allowed."""
-        digest, name = round_.digest, self._name
-        if self._store.get(Kind.SHARES, digest) or self._store.get(Kind.MASKED, digest):
+        digest, name = round_.digest, self.name
+        if self.store.get(Kind.SHARES, digest) or self.store.get(Kind.MASKED, digest):
             return
         self._check_own(round_.roster)
         if name not in round_.bundles:
             raise ProtocolError(f"{name} is asked to mask in a round without its bundle")
         for bundle in round_.bundles.values():
-            if self._store.get(Kind.BOUND, bundle.digest) not in (None, digest):
+            if self.store.get(Kind.BOUND, bundle.digest) not in (None, digest):
                 raise RefusedError(f"{bundle} was in another round: a bundle is used once")
         own = round_.bundles[name]
         secrets = self._secrets(own)
         if boxes.keys() != round_.bundles.keys() - {name}:
             raise ProtocolError("the boxes of a round are not one of each other party")
-        held = open_boxes(round_, name, self._sealing, boxes) | {name: secrets.shares}
+        held = open_boxes(round_, name, self.pair, boxes) | {name: secrets.shares}
         attempt = round_.context.campaign + round_.context.attempt
-        self._store.change(
+        self.store.change(
             {
                 **{(Kind.BOUND, each.digest): digest for each in round_.bundles.values()},
                 (Kind.ATTEMPT, attempt): digest,
@@ -127,25 +119,25 @@ class PartyAhead:
         is not called once they are masked. The signature says that they are masked.
         """
         digest = round_.digest
-        signature = round_.sign_masked(self._name, self._identity)
-        if (given := self._store.get(Kind.MASKED, digest)) is not None:
+        signature = round_.sign_masked(self.name, self.identity)
+        if (given := self.store.get(Kind.MASKED, digest)) is not None:
             return given, signature
-        if self._store.get(Kind.SHARES, digest) is None:
+        if self.store.get(Kind.SHARES, digest) is None:
             raise ProtocolError("votes are to be masked in a round that was not begun")
         found = values()
         round_.context.matrix.check(found)
-        own = round_.bundles[self._name]
+        own = round_.bundles[self.name]
         secrets = self._secrets(own)
         packed = hide(
             round_,
-            self._name,
+            self.name,
             (KeyPair(secrets.mask), secrets.seed),
             found,
-            round_.bundles.keys() - {self._name},
-            self._stream or ChaChaStream(Ring(round_.context.matrix.bits)),
+            round_.bundles.keys() - {self.name},
+            self.stream or ChaChaStream(Ring(round_.context.matrix.bits)),
         )
         waited = (Kind.WAITING, place_of(own.roster, own.number))
-        self._store.change({(Kind.MASKED, digest): packed}, [(Kind.UNUSED, own.digest), waited])
+        self.store.change({(Kind.MASKED, digest): packed}, [(Kind.UNUSED, own.digest), waited])
         return packed, signature
 
     def sign(self, round_: Round, masked: Mapping[str, bytes]) -> bytes:
@@ -153,27 +145,24 @@ class PartyAhead:
         if not round_.consent:
             raise ProtocolError("a round without consent, and a list of survivors to sign")
         self._require_masked(round_)
-        survivors = round_.survivors(self._name, masked)
+        survivors = round_.survivors(self.name, masked)
         self._require_same(Kind.SIGNED, round_, _names(survivors))
-        self._store.change({(Kind.SIGNED, round_.digest): _names(survivors)})
-        return self._identity.sign(survivors_to_sign(round_, survivors))
+        self.store.change({(Kind.SIGNED, round_.digest): _names(survivors)})
+        return self.identity.sign(survivors_to_sign(round_, survivors))
 
     def check_list(
         self, round_: Round, masked: Mapping[str, bytes], consents: Mapping[str, bytes]
     ) -> tuple[str, ...]:
-        """Check that this party could reveal shares for a list of survivors; fixes nothing.
-
-        Arguments, result and errors are those of :meth:`choose`.
-        """
+        """Check as :meth:`choose` that this party could reveal shares for a list; fix nothing."""
         self._require_masked(round_)
-        survivors = round_.survivors(self._name, masked)
+        survivors = round_.survivors(self.name, masked)
         round_.check_consents(survivors, consents)
         names = _names(survivors)
-        if self._store.get(Kind.SIGNED, round_.digest) not in (None, names):
+        if self.store.get(Kind.SIGNED, round_.digest) not in (None, names):
             raise RefusedError("the list of survivors is not the one that this party signed")
         self._require_same(Kind.CHOSEN, round_, names)
         place, once = _unmasked(round_, names)
-        if self._store.get(*place) not in (None, once):
+        if self.store.get(*place) not in (None, once):
             raise RefusedError(
                 "the batch was unmasked in another round: the difference of two sums would reveal "
                 "votes"
@@ -191,97 +180,92 @@ class PartyAhead:
         survivors = self.check_list(round_, masked, consents)
         names = _names(survivors)
         place, once = _unmasked(round_, names)
-        self._store.change({(Kind.CHOSEN, round_.digest): names, place: once})
+        self.store.change({(Kind.CHOSEN, round_.digest): names, place: once})
         return survivors
 
     def unmask(self, round_: Round) -> UnmaskingShares:
-        """Reveal the shares for the list that :meth:`choose` fixed.
-
-        They are of the seed of each survivor, and of the mask key of each other party.
-        """
+        """Reveal the shares for the chosen list: of seeds of survivors, and of mask keys of all others."""
         digest = round_.digest
-        chosen = self._store.get(Kind.CHOSEN, digest)
+        chosen = self.store.get(Kind.CHOSEN, digest)
         if chosen is None:
             raise ProtocolError("a sum is to be unmasked before its survivors are fixed")
-        if (given := self._store.get(Kind.REVEALED, digest)) is not None:
+        if (given := self.store.get(Kind.REVEALED, digest)) is not None:
             return UnmaskingShares.from_bytes(given)
-        raw = self._store.get(Kind.SHARES, digest)
+        raw = self.store.get(Kind.SHARES, digest)
         if raw is None:
             raise RefusedError("the shares of this round are forgotten")
         held = _shares_from_bytes(raw)
         alive = {name.decode() for name in decode("survivors", chosen)}
         opening = revealed(held, alive)
-        self._store.change({(Kind.REVEALED, digest): opening.to_bytes()}, [(Kind.SHARES, digest)])
+        self.store.change({(Kind.REVEALED, digest): opening.to_bytes()}, [(Kind.SHARES, digest)])
         return opening
 
     def note(self, campaign: bytes, attempt: bytes) -> bytes:
         """Return the note of the round of an attempt."""
-        digest = self._store.get(Kind.ATTEMPT, campaign + attempt)
-        note = None if digest is None else self._store.get(Kind.NOTE, digest)
+        digest = self.store.get(Kind.ATTEMPT, campaign + attempt)
+        note = None if digest is None else self.store.get(Kind.NOTE, digest)
         if note is None:
             raise ProtocolError("a step of a round that was not begun here")
         return note
 
     def takes_part(self, campaign: bytes) -> bool:
         """Return whether a round of a campaign was begun here."""
-        return bool(self._store.find(Kind.ATTEMPT, campaign))
+        return bool(self.store.find(Kind.ATTEMPT, campaign))
 
     def forget(self, campaign: bytes) -> None:
         """Remove all secrets of a campaign's rounds and bundles; what was bound stays bound."""
-        rounds = set(self._store.find(Kind.ATTEMPT, campaign).values())
-        bound = {bundle for bundle, at in self._store.find(Kind.BOUND).items() if at in rounds}
-        self._store.change(
+        rounds = set(self.store.find(Kind.ATTEMPT, campaign).values())
+        bound = {bundle for bundle, at in self.store.find(Kind.BOUND).items() if at in rounds}
+        self.store.change(
             {},
             [(Kind.SHARES, each) for each in rounds] + [(Kind.UNUSED, each) for each in bound],
         )
-        drop_of(self._store, campaign)
+        drop_of(self.store, campaign)
 
     def _bundle(
         self, roster: BundleRoster, number: int, asker: Asker
     ) -> tuple[Bundle, dict[str, bytes]]:
         place = place_of(roster.digest, number)
-        raw = self._store.get(Kind.MADE, place)
+        raw = self.store.get(Kind.MADE, place)
         if raw is not None:
-            return _made_from_bytes(raw, self._name, number, roster)
-        if self._store.get(Kind.DROPPED, place) is not None:
+            return _made_from_bytes(raw, self.name, number, roster)
+        if self.store.get(Kind.DROPPED, place) is not None:
             raise RefusedError(
                 f"bundle {number} for these parties was dropped: its campaign has ended, or it waited "
                 "for a year"
             )
-        bundle, boxes, secrets = make_bundle(
-            roster, self._name, self._identity, number, self._random
-        )
-        self._store.change(
+        bundle, boxes, secrets = make_bundle(roster, self.name, self.identity, number, self.random)
+        self.store.change(
             {
                 (Kind.ROSTER, roster.digest): roster.to_bytes(),
                 (Kind.MADE, place): _made_to_bytes(bundle, boxes),
                 (Kind.UNUSED, bundle.digest): secrets.to_bytes(),
-                **waits(bundle, self._sealing.public, asker),
+                **waits(bundle, self.pair.public, asker),
             }
         )
         return bundle, boxes
 
     def _check_own(self, roster: BundleRoster) -> None:
-        name = self._name
-        roster.plain.check_own(name, self._identity)
-        if roster.keys[name] != self._sealing.public:
+        name = self.name
+        roster.plain.check_own(name, self.identity)
+        if roster.keys[name] != self.pair.public:
             raise ProtocolError(
                 f"the roster has {name} with another sealing key than it has now: bundles are "
                 "made again, for its new key"
             )
 
     def _secrets(self, own: Bundle) -> Secrets:
-        raw = self._store.get(Kind.UNUSED, own.digest)
+        raw = self.store.get(Kind.UNUSED, own.digest)
         if raw is None:
             raise RefusedError(f"{own} was used before, or is not of this home")
         return Secrets.from_bytes(raw)
 
     def _require_masked(self, round_: Round) -> None:
-        if self._store.get(Kind.MASKED, round_.digest) is None:
+        if self.store.get(Kind.MASKED, round_.digest) is None:
             raise ProtocolError("a list of survivors, before this party has masked its votes")
 
     def _require_same(self, kind: Kind, round_: Round, names: bytes) -> None:
-        if self._store.get(kind, round_.digest) not in (None, names):
+        if self.store.get(kind, round_.digest) not in (None, names):
             raise RefusedError(
                 "another list of survivors was given for this round: a party takes one, once"
             )

@@ -35,10 +35,7 @@ ELEMENT_BYTES: Final = 4
 
 @dataclass(frozen=True)
 class Field:
-    """The integers modulo a prime.
-
-    Proofs use only :data:`FIELD`; tests use tiny primes to count all cases.
-    """
+    """The integers modulo a prime: :data:`FIELD`; tests use tiny primes to count all cases."""
 
     prime: int  # below 2^31, so that a product and many sums of products fit 64 bits
     generator: int  # of the group of units
@@ -141,10 +138,7 @@ SALT_BYTES: Final = 32
 
 @dataclass(frozen=True)
 class Code:
-    """A Reed-Solomon code and its number of tests.
-
-    Campaigns vary only ``degree``. The other figures are those of docs/proofs/vote-proofs.md.
-    """
+    """A Reed-Solomon code and its number of tests; campaigns vary only ``degree``."""
 
     degree: int  # coefficients of a row, a power of two
     # opened ones. With e = 0.375, a word that is wrong in more than e of its places survives with

@@ -29,7 +29,11 @@ class StudentStub:
     """Missing associated documentation comment in .proto file."""
 
     def __init__(self, channel):
-        """Constructor."""
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
         self.GetCampaign = channel.unary_unary(
                 '/pate.v1.Student/GetCampaign',
                 request_serializer=protos_dot_pate_dot_v1_dot_student__pb2.GetCampaignRequest.SerializeToString,

@@ -6,7 +6,8 @@ parties whose votes are not all alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,21 +16,13 @@ from aggregator_server.campaign.batches import BATCH_COUNTS, check_apart, next_p
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
-from pate.codes import NEAREST, code_of
-from pate.data.values import Images
+from pate.codes import NEAREST, Code, code_of
+from pate.data.values import Images, Inputs
 from pate.errors import LedgerError, QuorumError, RefusedError, UsageError
-from pate.votes import Histogram
+from pate.votes import Counts, Histogram
 from tests.aggregator_server.campaign.test_opening_again import NAMES, PUBLIC, REST, Play, at_first
 from tests.support.server.campaigns import make_parties, make_spec, make_votes
 from tests.support.world.in_process import TEACHERS, Killed, Unanimous, kills
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from pate.codes import Code
-    from pate.data.values import Inputs
-    from pate.votes import Counts
 
 #: Counts of a batch: two queries of two classes.
 TWO = 4
@@ -99,7 +92,7 @@ def test_every_query_is_asked_for_in_one_batch_and_each_batch_has_keys_of_its_ow
     # Each party's own ledger: three batches, of the same parties.
     assert list(play.openings().values()) == [NAMES] * 4
     (record,) = play.ledger("a").campaigns()
-    assert [batch.survivors for batch in record.batches] == [NAMES] * 3
+    assert [batch.survivors for batch in record.batches.values()] == [NAMES] * 3
     assert record.asked == record.queries == len(PUBLIC)
 
 

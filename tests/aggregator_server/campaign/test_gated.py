@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from aggregator_server.campaign.gated import GatedRelease
-from aggregator_server.campaign.labelling import outcomes_of
+from aggregator_server.campaign.labelling import RoundSummary, outcomes_of
 from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
@@ -19,21 +20,15 @@ from aggregator_server.results.statement import privacy_statement
 from pate.accounting.composition import Gate
 from pate.accounting.nearby import Batch
 from pate.campaign.settings import make_gate
+from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.errors import BudgetError, LedgerError, StateError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.noise.exact import SystemNoise
 from pate.runtime import failpoints
-from pate.votes import Histogram
+from pate.votes import Counts, Histogram
 from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
 from tests.support.server.campaigns import start as start_capped
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator_server.campaign.labelling import RoundSummary
-    from pate.campaign.spec import CampaignSpec
-    from pate.votes import Counts
 
 TEACHERS = 1000
 QUERIES = 600
@@ -44,17 +39,10 @@ def spec_of(**changes: Any) -> CampaignSpec:
     gate = make_gate("gated", EPSILON, DELTA, 10.0, 0.15)
     assert gate is not None
     fields: dict[str, Any] = {
-        "aggregator": "gnmax",
-        "queries": QUERIES,
-        "epsilon": EPSILON,
-        "delta": DELTA,
-        "sigma2": Fraction(40),
-        "publish": "gated",
-        "gate_order": gate.order,
-        "gate_target": gate.target,
-        "gate_test": gate.test,
-        "gate_failure": gate.failure,
-    }
+        "aggregator": "gnmax", "queries": QUERIES, "epsilon": EPSILON, "delta": DELTA,
+        "sigma2": Fraction(40), "publish": "gated", "gate_order": gate.order,
+        "gate_target": gate.target, "gate_test": gate.test, "gate_failure": gate.failure,
+    }  # fmt: skip
     return make_spec(**(fields | changes))
 
 

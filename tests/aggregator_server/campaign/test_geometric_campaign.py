@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +28,6 @@ from tests.aggregator_server.campaign.test_matrix_campaign import (
     start,
 )
 from tests.support.tampering import forged
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Scale 2: standard deviation 2.8.
 PURE: dict[str, Any] = {"epsilon": 1.0, "delta": 0.0}

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from aggregator_server.campaign.capped import CHUNK
+from aggregator_server.ledger.state import ReleasedLabel
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost
 from tests.support.server.campaigns import label_to_the_end
 from tests.support.world.in_process import killed_at
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator_server.ledger.state import ReleasedLabel
 
 
 @pytest.mark.parametrize("failpoint", ["charge-recorded", "noise-drawn", "release-recorded"])

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import grpc
 import numpy as np
 import pytest
 
 from aggregator_server.campaign.gated import GatedRelease
-from aggregator_server.campaign.labelling import outcomes_of
+from aggregator_server.campaign.labelling import RoundSummary, outcomes_of
 from aggregator_server.campaign.neighbour import NeighbourRelease
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
 from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.state import Charge
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.monitoring.status import Status
 from aggregator_server.options import CampaignOptions
@@ -28,6 +31,7 @@ from aggregator_server.results.statement import privacy_statement, server_epsilo
 from aggregator_server.student_service import StudentService
 from pate.accounting.composition import Gdp
 from pate.accounting.events import GeometricHistogram, NoisyArray
+from pate.campaign.choices import CompositionName
 from pate.campaign.offer import Offer, Settled
 from pate.campaign.representatives import choose, default_number, number_for, settled_code
 from pate.campaign.roster import Member, RosterParty
@@ -35,7 +39,7 @@ from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import budget, composition_of, resolve, voted_rows
 from pate.codes import GRID, Code, code_of
-from pate.data.values import Images, Table, batch_hash
+from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import (
     BudgetError,
     DiskError,
@@ -50,6 +54,7 @@ from pate.exact import write
 from pate.formats.labels import LabelSet
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import PrivacyStatement, adjacency_of
+from pate.masking.context import Context
 from pate.mechanisms import (
     DistributedNeighbour,
     DistributedTeacherLabels,
@@ -59,24 +64,13 @@ from pate.mechanisms import (
 from pate.noise.exact import SystemNoise
 from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
-from pate.votes import Histogram, LooseSum, NoisySum, check_entries
+from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_entries
 from protos import wire
 from protos.pate.v1 import student_pb2, student_pb2_grpc, vote_pb2
 from protos.terms import bits_of
 from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
 from tests.support.tampering import Body, forged, repeated, tamper
 from tests.support.world.in_process import killed_at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from aggregator_server.campaign.labelling import RoundSummary
-    from aggregator_server.ledger.state import Charge
-    from pate.campaign.choices import CompositionName
-    from pate.data.values import Inputs
-    from pate.masking.context import Context
-    from pate.votes import Counts
 
 QUERIES = 100
 ROWS = (1, 4, 5, 9, 30, 31, 60, 98)
@@ -87,13 +81,9 @@ SHARES: dict[str, Any] = {"aggregation": "masked", "noise": "distributed", "coll
 
 def matrix_spec(**changes: Any) -> CampaignSpec:
     fields: dict[str, Any] = {
-        "aggregator": "neighbour",
-        "queries": QUERIES,
-        "representatives": ROWS,
-        "most_votes": MOST,
-        "votes_per_patient": 1,
-        "epsilon": 1.0,
-    }
+        "aggregator": "neighbour", "queries": QUERIES, "representatives": ROWS,
+        "most_votes": MOST, "votes_per_patient": 1, "epsilon": 1.0,
+    }  # fmt: skip
     return make_spec(**(fields | changes))
 
 
@@ -367,10 +357,7 @@ def test_other_ways_to_release_are_refused(path: Path) -> None:
 
 def test_votes_are_recorded_in_one_batch_and_of_one_kind(path: Path) -> None:
     with start(path, voted=False) as ledger:
-        for wrong in (
-            Histogram(20 * UNANIMOUS, 2000),
-            NoisySum(exact_counts(), 2000),
-        ):
+        for wrong in (Histogram(20 * UNANIMOUS, 2000), NoisySum(exact_counts(), 2000)):
             with pytest.raises(LedgerError, match="of teachers and of records, differ"):
                 ledger.record_votes(0, wrong, NAMES)
         with pytest.raises(LedgerError, match="one batch"):
@@ -1203,13 +1190,10 @@ def test_representatives_are_different_inputs_and_follow_from_the_public_set_alo
 @pytest.mark.parametrize(
     "column",
     [
-        np.array([np.nan] * 4),
-        np.array([1e308, -1e308, 5e-324, 0.0]),
-        np.array([3.0] * 4),
-        np.array(["", "a", "b", "a" * 5000]),
-        np.array([1.0]),
+        np.array([np.nan] * 4), np.array([1e308, -1e308, 5e-324, 0.0]), np.array([3.0] * 4),
+        np.array(["", "a", "b", "a" * 5000]), np.array([1.0]),
     ],
-)
+)  # fmt: skip
 def test_odd_public_tables_have_representatives(column: Any) -> None:
     table = Table(("x", "nr"), (column, np.arange(len(column), dtype=np.float64)))
     rows = choose(table, 3, lambda _: None)

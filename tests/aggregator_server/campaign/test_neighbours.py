@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Never, cast
+from pathlib import Path
+from typing import Any, ClassVar, Never, cast
 
 import numpy as np
 import pytest
@@ -19,31 +20,20 @@ import pytest
 from aggregator_server.campaign.runner import Campaign, exchange_of
 from aggregator_server.campaign.sums import Sums
 from aggregator_server.exchange.attendance import Keyring
+from aggregator_server.exchange.carrier import Carrier
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.report import LEDGER_FILE, describe, describe_state, label_set
 from aggregator_server.results.statement import privacy_statement
+from pate.campaign.spec import CampaignSpec
 from pate.data.values import Images, content_hash
+from pate.noise.lanes import Integers
 from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
 from pate.runtime.screen import Screen
-from pate.votes import Histogram
+from pate.votes import Counts, Histogram
 from tests.support.campaign_messages import SERVER_KEY
-from tests.support.server.campaigns import (
-    CLASSES,
-    NAMES,
-    make_parties,
-    make_predictions,
-    make_spec,
-)
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator_server.exchange.carrier import Carrier
-    from pate.campaign.spec import CampaignSpec
-    from pate.noise.lanes import Integers
-    from pate.votes import Counts
+from tests.support.server.campaigns import CLASSES, NAMES, make_parties, make_predictions, make_spec
 
 QUERIES = 200
 
@@ -154,12 +144,9 @@ def open_body(kind: str, body: str) -> dict[str, Any]:
 
 #: Converts to epsilon 8 at order 3.5; 15 queries fit for any votes, 200 do not.
 GATE = {
-    "publish": "gated",
-    "gate_order": Fraction(7, 2),
-    "gate_target": Fraction(3),
-    "gate_test": Fraction(3, 5),
-    "gate_failure": Fraction(1, 10**5),
-}
+    "publish": "gated", "gate_order": Fraction(7, 2), "gate_target": Fraction(3),
+    "gate_test": Fraction(3, 5), "gate_failure": Fraction(1, 10**5),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -6,23 +6,20 @@ not answer, at a chosen step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.verify import verify
+from party.voting.voter import Voter
 from pate.data.values import Images
 from pate.errors import DiskError, ProtocolError, QuorumError, RefusedError
 from pate.masking.masks import Unmasking
 from tests.support.world.in_process import Killed, Parties, World, kills
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from party.voting.voter import Voter
 
 PUBLIC = Images(np.random.default_rng(6).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
 NAMES = ("a", "b", "c", "d")
@@ -51,7 +48,7 @@ class Play(World):
         return {
             name: batch.survivors
             for name in self.parties.node
-            for batch in self.ledger(name).campaigns()[-1].batches
+            for batch in self.ledger(name).campaigns()[-1].batches.values()
         }
 
     def written(self, number: int = 0) -> list[tuple[str, ...]]:

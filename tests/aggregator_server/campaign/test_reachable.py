@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,17 +15,13 @@ from aggregator_server.campaign.runner import Campaign, exchange_of
 from aggregator_server.campaign.sums import Sums
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.exchange.attendance import Keyring
+from aggregator_server.exchange.carrier import Arrival, Carrier
+from aggregator_server.ledger.state import CampaignState
 from pate.data.values import Images, content_hash
 from pate.errors import UsageError
 from pate.noise.exact import SystemNoise
 from pate.runtime.screen import Screen
 from tests.support.server.campaigns import label, make_spec, start
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator_server.exchange.carrier import Arrival, Carrier
-    from aggregator_server.ledger.state import CampaignState
 
 #: Number of teachers of the roster of these campaigns.
 TEACHERS = 100

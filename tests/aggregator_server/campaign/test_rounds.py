@@ -15,6 +15,7 @@ from aggregator_server.ledger.verify import verify
 from aggregator_server.results import report
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from party.voting.neighbour import NeighbourVotes
+from party.voting.voters import ReadyVoters
 from pate.accounting.filters import Delta
 from pate.campaign.options import MechanismOptions
 from pate.campaign.order import query_of_round
@@ -95,7 +96,9 @@ class Clusters(World):
     def voter(self, name: str, **changes: Any) -> Voter:
         inputs, labels = drawn(RECORDS, 2, NAMES.index(name))
         data = Dataset(inputs, labels, ("0", "1", "2"), None)
-        return super().voter(name, ensemble=None, records=NeighbourVotes(data, b"key"), **changes)
+        return super().voter(
+            name, voters=ReadyVoters(records=NeighbourVotes(data, b"key")), **changes
+        )
 
     def create(self, number: int = 0, **terms: Any) -> Path:
         stated = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,6 @@ from tests.aggregator_server.campaign.test_matrix_campaign import (
     start,
 )
 from tests.support.server.campaigns import make_spec
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def series_spec(**changes: Any) -> CampaignSpec:

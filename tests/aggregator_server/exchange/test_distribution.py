@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from aggregator_server.exchange import distribution
-from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange import carrier
+from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.flower.carrier import GridCarrier
 from aggregator_server.flower.internals import empty_run
 from protos.flower.carriage import pack
@@ -23,7 +23,7 @@ PIECES = [bytes([at]) * 3 for at in range(5)]
 def test_each_party_gets_all_pieces_in_turn_and_anew_if_it_starts_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(distribution, "_PIECES_EACH", 2)
+    monkeypatch.setattr(carrier, "_PIECES_EACH", 2)
     made: list[int] = []
 
     def pieces() -> Sequence[bytes]:

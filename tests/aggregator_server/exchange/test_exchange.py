@@ -12,13 +12,14 @@ import pytest
 
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation, Sum
 from aggregator_server.exchange.attendance import DescribedParty, Keyring, agreed_classes
-from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange, Quorum
 from aggregator_server.flower.carrier import GridCarrier
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
 from party.flower.client_app import make_client_app
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.campaign.roster import RosterParty
 from pate.data.values import Images, Inputs, batch_hash
 from pate.errors import QuorumError, SchemaError
@@ -97,7 +98,7 @@ class House:
                 Voter(
                     name=f"p{at}",
                     identity=identity_key(home),
-                    ensemble=ensemble,
+                    voters=ReadyVoters(ensemble),
                     home=home,
                     site=site(home),
                     noise=SystemNoise(),

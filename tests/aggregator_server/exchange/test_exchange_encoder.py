@@ -9,7 +9,7 @@ import pytest
 
 from aggregator_server.exchange import conversation
 from aggregator_server.exchange.attendance import Keyring
-from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.exchange.outbox import Request
 from aggregator_server.flower.local_grid import LocalGrid

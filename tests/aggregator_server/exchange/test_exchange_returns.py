@@ -13,11 +13,11 @@ import pytest
 
 from aggregator_server.exchange.aggregation import Batch, PlainAggregation
 from aggregator_server.exchange.attendance import Keyring
-from aggregator_server.exchange.carrier import GONE, LOST, Arrival
-from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.carrier import GONE, LOST, Arrival, Distribution
 from aggregator_server.exchange.exchange import Exchange, Quorum
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.campaign.roster import RosterParty
 from pate.data.values import Images, batch_hash
 from pate.errors import QuorumError
@@ -105,7 +105,7 @@ class Play:
         self.said = self.lines.said
         key = identity_key(home)
         self.voter = Voter(
-            name="p", identity=key, ensemble=Unanimous(1), home=home, site=site(home),
+            name="p", identity=key, voters=ReadyVoters(Unanimous(1)), home=home, site=site(home),
             noise=SystemNoise(), public=public,
         )  # fmt: skip
         self.exchange = Exchange(
@@ -274,7 +274,7 @@ def test_two_that_leave_whenever_they_are_told_do_not_hold_up_the_end(
     voters = {
         1: play.voter,
         2: Voter(
-            name="q", identity=key, ensemble=Unanimous(1), home=tmp_path / "q",
+            name="q", identity=key, voters=ReadyVoters(Unanimous(1)), home=tmp_path / "q",
             site=site(tmp_path / "q"), noise=SystemNoise(), public=PUBLIC,
         ),
     }  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 
 from aggregator_server.exchange.aggregation import PlainAggregation
 from aggregator_server.exchange.attendance import Keyring
-from aggregator_server.exchange.distribution import Distribution
+from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange, Quorum
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid

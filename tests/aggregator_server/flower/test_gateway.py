@@ -8,8 +8,9 @@ import http.server
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 import pytest
@@ -25,7 +26,7 @@ from flwr.proto.fleet_pb2 import (
     UnregisterNodeFleetRequest,
 )
 from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest
-from flwr.proto.message_pb2 import ObjectTree, PullObjectRequest, PushObjectResponse
+from flwr.proto.message_pb2 import Message, ObjectTree, PullObjectRequest, PushObjectResponse
 from flwr.proto.run_pb2 import GetRunRequest
 from flwr.supercore.error import FlowerError
 from flwr.superlink.main import create_app
@@ -40,12 +41,6 @@ from pate.formats.enrolment import MAX_FILE, ROUTE
 from pate.runtime.child import free_port, listen
 from simulation.programs import until
 from tests.support.server.fleet_nodes import Attacker, piece, signed, some_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from flwr.proto.message_pb2 import Message
 
 #: Flower's, and not the one of our own that exists while a party is invited.
 ALLOWED = {("POST", route) for route in FLEET_ROUTES} | {("GET", "/health")}
@@ -231,18 +226,14 @@ def test_a_node_leaves_the_superlink_only_when_its_last_reply_is_fetched(
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/v1/fleet/pull-messages"),
-        ("PUT", "/v1/fleet/pull-messages"),
-        ("POST", "/health"),
-        ("POST", "/v1/fleet/pull-messages/"),
-        ("POST", "//v1/fleet/pull-messages"),
-        ("POST", "/v1/fleet/../control/start-run"),
+        ("GET", "/v1/fleet/pull-messages"), ("PUT", "/v1/fleet/pull-messages"),
+        ("POST", "/health"), ("POST", "/v1/fleet/pull-messages/"),
+        ("POST", "//v1/fleet/pull-messages"), ("POST", "/v1/fleet/../control/start-run"),
         ("POST", "/v1/fleet/%2e%2e/control/start-run"),
         ("POST", "/v1/fleet/pull-messages/../../control/start-run"),
-        ("POST", "/V1/FLEET/PULL-MESSAGES"),
-        ("GET", "/"),
+        ("POST", "/V1/FLEET/PULL-MESSAGES"), ("GET", "/"),
     ],
-)
+)  # fmt: skip
 def test_nothing_that_only_resembles_an_allowed_route_passes(
     gateway: Gateway, upstream: Upstream, method: str, path: str
 ) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import httpx
 import pytest
-from flwr.app import Error, Message
+from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 
 from aggregator_server.exchange.carrier import EXPIRED, GONE, LOST, UNREADABLE, Arrival, Carrier
@@ -16,11 +16,6 @@ from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
 from party.flower.client_app import make_client_app
 from pate.errors import ProcessError
 from protos.flower.carriage import pack
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from flwr.app import Context
 
 FIRST, SECOND = FIRST_NODE, FIRST_NODE + 1
 
@@ -161,16 +156,12 @@ def test_of_an_exception_arrives_only_that_there_was_one() -> None:
 @pytest.mark.parametrize(
     ("app", "failure"),
     [
-        (raising("secret 42"), "raised Exception"),
-        (replying(2, "KeyError"), "raised KeyError"),
-        (replying(2, "rm -rf /"), "raised Exception"),
-        (replying(2, None), "raised Exception"),
-        (replying(3, "late"), EXPIRED),
-        (replying(4, "cut off"), UNREADABLE),
-        (replying(5, None), GONE),
-        (replying(8, None), GONE),
+        (raising("secret 42"), "raised Exception"), (replying(2, "KeyError"), "raised KeyError"),
+        (replying(2, "rm -rf /"), "raised Exception"), (replying(2, None), "raised Exception"),
+        (replying(3, "late"), EXPIRED), (replying(4, "cut off"), UNREADABLE),
+        (replying(5, None), GONE), (replying(8, None), GONE),
     ],
-)
+)  # fmt: skip
 def test_errors_of_flower_become_ours(app: ClientApp, failure: str) -> None:
     assert one(app).failure == failure
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from flwr.app import Message
 from flwr.proto.message_pb2 import (
     ConfirmMessageReceivedRequest,
     ObjectTree,
@@ -22,11 +24,6 @@ from aggregator_server.flower.grid import ResidentGrid
 from aggregator_server.flower.internals import empty_run, query
 from protos.flower.carriage import pack, unpack_message
 from tests.support.server.fleet_nodes import some_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from flwr.app import Message
 
 RUN = 5
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import ssl
+from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import httpx
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from aggregator_server.flower import deployment as deployment_module
 from aggregator_server.flower.deployment import Deployment
 from aggregator_server.flower.nodes import Changed, pem
+from aggregator_server.flower.superlink import SuperLink
 from aggregator_server.identities import Identities, Member, require_identities
 from aggregator_server.identities import store as store_module
 from aggregator_server.identities.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE
@@ -21,12 +24,6 @@ from pate.errors import DiskError, StateError, UsageError
 from pate.formats.enrolment import fingerprint
 from pate.runtime.child import listen
 from tests.support.server.identities import DAY, NOW, answer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from aggregator_server.flower.superlink import SuperLink
 
 FILES = {"ca.pem", "ca.key", "server.pem", "campaign.key", "settings.json", "parties.json"}
 

@@ -10,7 +10,6 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -19,10 +18,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from aggregator_server.identities import Identities
 from aggregator_server.identities.registry import ENROLLED, INVITED, REVOKED
 from pate.errors import DiskError, ProtocolError, RefusedError, StateError, UsageError
+from pate.formats.enrolment import Bundle
 from tests.support.server.identities import DAY, NOW, answer
-
-if TYPE_CHECKING:
-    from pate.formats.enrolment import Bundle
 
 
 @pytest.fixture(scope="module")
@@ -245,18 +242,11 @@ def test_a_damaged_registry_is_said_to_be_damaged(identities: Identities, conten
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("state", "king"),
-        ("state", []),
-        ("identity", "00"),
-        ("identity", 5),
-        ("node", "00"),
-        ("changed", "today"),
-        ("retired", {}),
-        ("code", {"verifier": "00", "expires": 1}),
-        ("code", {"verifier": "00" * 32, "expires": "x"}),
-        ("code", 7),
+        ("state", "king"), ("state", []), ("identity", "00"), ("identity", 5), ("node", "00"),
+        ("changed", "today"), ("retired", {}), ("code", {"verifier": "00", "expires": 1}),
+        ("code", {"verifier": "00" * 32, "expires": "x"}), ("code", 7),
     ],
-)
+)  # fmt: skip
 def test_a_damaged_entry_is_said_to_be_damaged(
     identities: Identities, field: str, value: object
 ) -> None:

@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from aggregator_server.exchange.by_envelope import last_envelopes
-from aggregator_server.exchange.envelope import Out
-from aggregator_server.exchange.presence import Presence
+from aggregator_server.exchange.presence import Out, Presence
 from aggregator_server.exchange.store import EARLY, FILE, Store
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.monitoring.status import LISTED, Status

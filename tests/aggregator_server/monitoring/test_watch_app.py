@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from aggregator_server.monitoring.app import OPEN, STREAMS, cookie_of, make_app
+from aggregator_server.monitoring.app import make_app
 from aggregator_server.monitoring.serving import Page, PageServer
 from pate.errors import LedgerError, PortInUseError, StateError, UsageError
+from pate.page.access import OPEN, cookie_of
+from pate.page.app import STREAMS
 from pate.runtime.child import listen
 from pate.runtime.home import PAGE_TOKEN, kept_token
 from tests.support.server.statuses import a_campaign, a_page, say
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from aggregator_server.monitoring.status import Status
 
 TOKEN = "t" * 43
-PATHS = ("/", "/page.css", "/page.js", "/page.svg", "/api/overview", "/api/stream", "/metrics")
+PATHS = (
+    "/", "/page.css", "/page.js", "/campaign.js", "/page.svg", "/api/overview", "/api/stream", "/metrics",
+)  # fmt: skip
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 
@@ -76,11 +80,11 @@ def test_with_the_token_everything_is_answered(campaign: tuple[Ledger, Status]) 
     assert [reply.status_code for reply in replies] == [200] * len(PATHS)
     kinds = [reply.headers["content-type"].partition(";")[0] for reply in replies]
     assert kinds == [
-        "text/html", "text/css", "text/javascript", "image/svg+xml", "application/json",
-        "text/event-stream", "text/plain",
+        "text/html", "text/css", "text/javascript", "text/javascript", "image/svg+xml",
+        "application/json", "text/event-stream", "text/plain",
     ]  # fmt: skip
-    assert replies[4].json()["campaign"] == "chest-xray"
-    assert "pate_campaign_round 2.0" in replies[6].text
+    assert replies[5].json()["campaign"] == "chest-xray"
+    assert "pate_campaign_round 2.0" in replies[7].text
     assert [r.status_code for r in ask(campaign[1], ("/docs", BEARER), ("/openapi.json", BEARER))] \
         == [404, 404]  # fmt: skip
 
@@ -195,12 +199,12 @@ def test_the_page_is_only_read(campaign: tuple[Ledger, Status]) -> None:
 def test_the_files_are_small_and_ask_nothing_of_anybody_else(
     campaign: tuple[Ledger, Status],
 ) -> None:
-    replies = ask(campaign[1], *((path, BEARER) for path in PATHS[:4]))
+    replies = ask(campaign[1], *((path, BEARER) for path in PATHS[:5]))
     assert sum(len(reply.content) for reply in replies) < 60_000
     for reply in replies:
         text = reply.text.replace("http://www.w3.org/2000/svg", "")
         assert "//" not in re.sub(r"(?m)(^|\s)//.*$", "", text), "an address elsewhere"
-    script = replies[2].text
+    script = replies[2].text + replies[3].text
     for way_in in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
         assert way_in not in script
 
@@ -295,7 +299,7 @@ def test_a_taken_port_is_an_error_only_if_it_was_asked_for(
         port = taken.getsockname()[1]
         with pytest.raises(PortInUseError, match="--page-port"):
             Page(campaign[1], PageServer(port=port), tmp_path)
-        monkeypatch.setattr("aggregator_server.monitoring.serving.DEFAULT_PORT", port)
+        monkeypatch.setattr(Page, "default_port", port)
         page = Page(campaign[1], PageServer(), tmp_path)
         assert page.port not in (0, port)
         page.stop()

@@ -11,7 +11,7 @@ import pytest
 
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.monitoring.overview import POINTS, TAIL, Check, LedgerCounts
+from aggregator_server.monitoring.overview import POINTS, TAIL, LedgerCounts
 from aggregator_server.monitoring.status import LINES, LISTED, Status
 from pate.campaign.settings import make_gate
 from pate.formats.privacy_statement import neighbours_of
@@ -210,16 +210,6 @@ def test_the_students_rounds(tmp_path: Path) -> None:
         assert len(ledger.state().labels) > len(labels)
         assert status.overview().student == (there,)
         assert Status(ledger, accuracies=lambda: {2: 0.5}).overview().student == (there,)
-
-
-def test_seeded_noise_is_told_as_trouble(tmp_path: Path) -> None:
-    with start(tmp_path / "ledger.db") as ledger:
-        status = Status(ledger)
-        assert all(check.ok for check in status.overview().checks if check.name == "noise")
-        ledger.charge([0], simulated=True)
-        assert Check("noise", ok=False, text="the noise is seeded: nothing is guaranteed") in (
-            status.overview().checks
-        )
 
 
 def test_doors_and_link_make_it_ready(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,9 +31,6 @@ from pate.preflight.checks import Status
 from pate.runtime.child import free_port
 from tests.support.server.campaigns import label, make_spec, start
 from tests.support.server.identities import answer
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DAY = dt.timedelta(days=1)
 QUERIES = 60

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from aggregator_server.campaign.release import release_of
+from aggregator_server.campaign.runner import release_of
 from aggregator_server.cli.main import app
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.state import Phase
@@ -156,8 +156,7 @@ def _true(place: Path) -> dict[str, Any]:
 class Reader:
     """Runs the commands on one home, and compares what they say.
 
-    Attributes:
-        home: of the server; the campaign has the default name.
+    ``home``: of the server; the campaign has the default name.
     """
 
     def __init__(self, home: Path) -> None:

@@ -21,7 +21,6 @@ from pate.formats.privacy_statement import (
     neighbours_of,
     rounded_up,
 )
-from pate.noise.simulated import SimulatedNoise
 from pate.storage.hash_chain import Head
 from tests.support.server.campaigns import answer, label, make_spec, start
 
@@ -159,14 +158,6 @@ def test_what_was_charged_is_said_to_be_no_guarantee(path: Path, meaning: object
 def test_what_is_no_statement_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError):
         PrivacyStatement.from_json(text)
-
-
-def test_seeded_noise_promises_nothing(path: Path) -> None:
-    with start(path) as ledger:
-        answer(ledger, 5, SimulatedNoise(1))
-        statement = privacy_statement(ledger.state())
-    assert [each.epsilon for each in statement.statements] == [None, None]
-    assert statement.noise.startswith("simulated")
 
 
 def test_there_is_none_before_the_roster(path: Path) -> None:

@@ -221,7 +221,7 @@ def _check_ended(play: Play, unless: str) -> None:
     for name in NAMES:
         (campaign,) = PartyLedger(play.sites.home(name) / "ledger.db", read_only=True).campaigns()
         assert campaign.ending is not None or name == unless
-        assert all(batch.survivors for batch in campaign.batches)
+        assert all(batch.survivors for batch in campaign.batches.values())
 
 
 @pytest.mark.parametrize("case", TRAINING, ids=str)

@@ -161,12 +161,9 @@ def test_the_one_home_there_is(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     assert "campaign c1c1c1c1" in typed("ledger", "--name", "hospital_a").stdout
     assert "nothing has left" in typed("ledger", "--name", "hospital_b").stdout
     for command in (
-        ["ledger"],
-        ["verify", "privacy.json"],
-        ["backup", "--out", "copy"],
-        ["forget", "--entries-lost"],
-        ["new-sealing-key"],
-    ):
+        ["ledger"], ["verify", "privacy.json"], ["backup", "--out", "copy"],
+        ["forget", "--entries-lost"], ["new-sealing-key"],
+    ):  # fmt: skip
         fails(
             UsageError, "these have one: hospital_a, hospital_b", *command, "--name", "hospital_c"
         )

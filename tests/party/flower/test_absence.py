@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from flwr.clientapp import ClientApp
@@ -15,9 +15,6 @@ from party.session import of_absence
 from pate.errors import UnreachableError
 from pate.runtime.child import free_port
 from tests.support.party.offers import answer, joining, queries, settled
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_the_line_says_what_our_ledger_knows(tmp_path: Path) -> None:

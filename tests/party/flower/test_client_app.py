@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from aggregator_server.flower.internals import query
 from party.flower.client_app import make_client_app
 from pate.errors import PateError
 from protos.flower.carriage import pack, unpack_message
-
-if TYPE_CHECKING:
-    import pytest
 
 CONTEXT = Context(run_id=1, node_id=5, node_config={}, state=RecordDict(), run_config={})
 

@@ -8,9 +8,10 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -25,9 +26,6 @@ from google.protobuf.empty_pb2 import Empty
 
 from party.flower.supernode_process import ANSWER_S, HOLD_S, SLOW_S, Pauses, hold, speak_up
 from protos.flower.node_session import BEAT_S, HELD_HEADER, SESSION_HEADER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 class Clock:

@@ -497,14 +497,10 @@ def test_a_damaged_enrolment_is_said_to_be_damaged(
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("format", "pate-party-enrolment/2"),
-        ("folder", "../elsewhere"),
-        ("folder", 7),
-        ("name", ""),
-        ("server", "nowhere"),
-        ("campaign_key", "00"),
+        ("format", "pate-party-enrolment/2"), ("folder", "../elsewhere"), ("folder", 7),
+        ("name", ""), ("server", "nowhere"), ("campaign_key", "00"),
     ],
-)
+)  # fmt: skip
 def test_an_enrolment_that_was_changed_is_said_to_be_damaged(
     home: Path, field: str, value: object
 ) -> None:

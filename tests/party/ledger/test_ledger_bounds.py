@@ -135,21 +135,11 @@ def test_neither_path_of_a_coordinator_who_looked_first_is_dearer(tmp_path: Path
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"epsilon": 4.0},
-        {"epsilon": "0"},
-        {"epsilon": "nan"},
-        {"epsilon": "4"},
-        {"delta": "1"},
-        {"delta": "0.00001"},
-        {"failing": "2/20"},
-        {"failing": "3"},
-        {"failing": 0.1},
-        {"rules": 0},
-        {"rules": "1"},
-        {"rules": True},
-        {"more": 1},
+        {"epsilon": 4.0}, {"epsilon": "0"}, {"epsilon": "nan"}, {"epsilon": "4"}, {"delta": "1"},
+        {"delta": "0.00001"}, {"failing": "2/20"}, {"failing": "3"}, {"failing": 0.1},
+        {"rules": 0}, {"rules": "1"}, {"rules": True}, {"more": 1},
     ],
-)
+)  # fmt: skip
 def test_what_no_ledger_has(wrong: dict[str, Any]) -> None:
     body = FOUR.bound.body()
     assert Bound.of_body(body) == FOUR.bound

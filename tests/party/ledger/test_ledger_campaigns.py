@@ -96,7 +96,7 @@ def test_campaigns_are_read_back_whole(path: Path) -> None:
         assert (record.offer, record.queries, record.asked) == (
             replace(offer_of(number), queries=0), 7, 8,
         )  # fmt: skip
-        assert [each.survivors for each in record.batches] == [SIX, None]
+        assert [each.survivors for each in record.batches.values()] == [SIX, None]
         assert record.ending is not None
     assert ledger.totals() == tuple(each.totals for each in ledger.campaigns())
     assert ledger.totals() == PartyLedger(path, read_only=True).totals()

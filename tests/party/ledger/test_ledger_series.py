@@ -93,7 +93,7 @@ def test_a_unit_that_has_voted_is_refused_in_another_campaign(ledger: PartyLedge
     give(ledger, 3, [])  # nobody is new
     again = PartyLedger(ledger.path)
     assert again.head == ledger.head != head
-    assert [each.units for each in again.campaigns()] == [3, 2, 0]
+    assert [each.voted for each in again.campaigns()] == [3, 2, 0]
     assert again.voted(offer(4), units(*range(9))) == frozenset(units(1, 2, 3, 4, 5))
 
 

@@ -84,7 +84,7 @@ def test_it_remembers_over_a_restart(ledger: PartyLedger, path: Path) -> None:
     assert record.offer == replace(settled(), queries=0)
     assert record.joined_at == "2030-01-02T03:04:05+00:00"
     assert (record.queries, record.asked) == (5, 5)
-    one, two = record.batches
+    one, two = record.batches.values()
     assert (one.batch, one.queries, len(one.answered_at)) == (first.hex(), 3, 2)
     assert (one.survivors, two.survivors, len(two.answered_at)) == (SIX, None, 1)
     assert record.ending is not None

@@ -25,7 +25,7 @@ from party.ledger import entries
 from party.ledger.entries import Answered
 from party.ledger.sent_votes import Given, How, check_exact, check_sources
 from party.voting import voter
-from party.voting.noise_shares import NoiseShares
+from party.voting.casting import NoiseShares
 from pate.errors import RefusedError
 from pate.votes import Counts
 from tests.support.needs import others_slow

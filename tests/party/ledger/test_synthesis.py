@@ -31,17 +31,10 @@ MODEL, OUTPUT = "ab" * 32, "cd" * 32
 
 def synthesis(**changes: Any) -> Synthesis:
     made: dict[str, Any] = {
-        "id": "a1" * 16,
-        "unit": "record",
-        "method": "l1",
-        "release": "seedless",
-        "rows": 1000,
-        "schema": "b2" * 32,
-        "data": "c3" * 32,
-        "epsilon": Fraction(1),
-        "rho": RHO,
+        "id": "a1" * 16, "unit": "record", "method": "l1", "release": "seedless", "rows": 1000,
+        "schema": "b2" * 32, "data": "c3" * 32, "epsilon": Fraction(1), "rho": RHO,
         "settings": {"k": "50", "gamma": "4"},
-    }
+    }  # fmt: skip
     return Synthesis(**made | changes)
 
 

@@ -11,17 +11,13 @@ import pytest
 
 from aggregator_server.ledger.state import CampaignState
 from aggregator_server.results.statement import privacy_statement
-from party.ledger.campaigns import CampaignRecord
+from party.ledger.campaigns import Campaign
 from party.ledger.ledger import PartyLedger
 from party.ledger.verify import Check, agrees, unclear, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
 from pate.campaign.offer import Offer
-from pate.formats.privacy_statement import (
-    ADJACENCY,
-    ObserverStatement,
-    PrivacyStatement,
-)
+from pate.formats.privacy_statement import ADJACENCY, ObserverStatement, PrivacyStatement
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
 from pate.votes import Histogram
 from tests.support.party.offers import (
@@ -81,9 +77,7 @@ def published(offer: Offer, **changes: Any) -> PrivacyStatement:
     return PrivacyStatement(**made | changes)
 
 
-def answered(
-    ledger: PartyLedger, offer: Offer, *, count: int = 5, told: bool = True
-) -> CampaignRecord:
+def answered(ledger: PartyLedger, offer: Offer, *, count: int = 5, told: bool = True) -> Campaign:
     ledger.join(Offer(key=offer.key, announced=offer.announced))
     answer_and_open(ledger, offer, queries(0, count))
     if told:
@@ -103,15 +97,8 @@ def test_an_honest_statement_agrees(ledger: PartyLedger) -> None:
     checks = verify_statement(published(settled()), record)
     assert {each.finding for each in checks} == {"ok"}
     assert {
-        "unit",
-        "delta",
-        "mechanism",
-        "cap",
-        "epsilon",
-        "queries asked",
-        "server",
-        "ending",
-    } <= {each.name for each in checks}
+        "unit", "delta", "mechanism", "cap", "epsilon", "queries asked", "server", "ending",
+    } <= {each.name for each in checks}  # fmt: skip
     assert str(checks[0]).startswith("ok       campaign: c1c1")
 
 
@@ -245,10 +232,7 @@ def test_the_least_that_labels_cost_is_that_of_the_mechanisms(tmp_path: Path) ->
     check = Gdp().cost(confident.worst[0])
     label = total_cost(Gdp(), confident.worst)
     for number, (mechanisms, least) in enumerate(
-        (
-            ((confident,), 4 * label + check),
-            ((confident, interactive), 5 * check),
-        )
+        (((confident,), 4 * label + check), ((confident, interactive), 5 * check))
     ):
         offer = settled(mechanisms=mechanisms, rounds=len(mechanisms))
         record = answered(PartyLedger(tmp_path / f"{number}.db"), offer)

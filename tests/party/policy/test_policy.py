@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from party.ledger.accountant import LedgerView, Totals
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.file import parse_policy, policy_of, read_policy
+from party.policy.operator import question
 from party.policy.policy import POLICY_FILE, Allowed, Hours, Policy
 from party.policy.words import rules_in_words
 from pate.accounting.composition import composition_named
@@ -57,7 +58,7 @@ def admit(
     joined: bool = False,
     now: datetime = MONDAY_NOON,
     key: bytes | None = None,
-    ask: Callable[[str], bool] | None = None,
+    ask: Callable[[Offer], bool] | None = None,
 ) -> None:
     """Ask a policy about a first request; ``already`` is what two other campaigns came to."""
     others = (
@@ -332,8 +333,8 @@ def test_somebody_is_asked_once_and_after_all_other_rules() -> None:
     policy = dataclasses.replace(FREE, campaigns="ask", least_roster=7)
     asked: list[str] = []
 
-    def yes(question: str) -> bool:
-        asked.append(question)
+    def yes(offer: Offer) -> bool:
+        asked.append(question(offer))
         return True
 
     refused(policy, settled(), "least_roster", ask=yes)

@@ -480,11 +480,7 @@ def test_columns_that_are_read_otherwise_than_meant_are_named(tmp_path: Path) ->
     assert "column 'crp': 19 cells (line 2, line 7, line 12, …)" in found.text
 
 
-SITES = {
-    "a": ("13.5", "NA", "Siemens"),
-    "b": ("13,5", "n/a", "GE"),
-    "c": ("13.5", "-", "Canon"),
-}
+SITES = {"a": ("13.5", "NA", "Siemens"), "b": ("13,5", "n/a", "GE"), "c": ("13.5", "-", "Canon")}
 
 
 def messy(folder: Path, site: str) -> CheckOptions:

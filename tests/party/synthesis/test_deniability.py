@@ -35,7 +35,7 @@ from party.synthesis.deniability import (
     total_cost,
 )
 from pate.errors import InfeasibleError, UsageError
-from tests.support.party.worlds import Law, Row, World, needed_delta, random_world
+from tests.support.party.domains import Law, Row, World, needed_delta, random_world
 
 Rows = Counter[Row]
 

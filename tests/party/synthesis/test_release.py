@@ -251,18 +251,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"epsilon": None},
-        {"epsilon": float("inf")},
-        {"epsilon": -1.0},
-        {"delta": float("nan")},
-        {"rows": -1},
-        {"rows": 3.0},
-        {"unit": "party"},
-        {"release": "other"},
-        {"method": "two\nlines"},
-        {"more": 1},
+        {"epsilon": None}, {"epsilon": float("inf")}, {"epsilon": -1.0}, {"delta": float("nan")},
+        {"rows": -1}, {"rows": 3.0}, {"unit": "party"}, {"release": "other"},
+        {"method": "two\nlines"}, {"more": 1},
     ],
-)
+)  # fmt: skip
 def test_metadata_of_others_are_hostile(tmp_path: Path, wrong: dict[str, Any]) -> None:
     body = {"format": "pate-synthetic-rows/1", "schema": "ab" * 32}
     text = json.dumps(body | {"sources": [asdict(SOURCE) | wrong]}).encode()

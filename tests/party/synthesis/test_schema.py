@@ -119,15 +119,11 @@ def test_a_schema_that_makes_no_sense_is_refused() -> None:
 
 def test_what_is_no_schema_is_refused() -> None:
     for content in (
-        b"",
-        b"[]",
-        b"\xff",
-        b"[" * 100_000,
-        json.dumps(GOOD).encode()[:-1],
+        b"", b"[]", b"\xff", b"[" * 100_000, json.dumps(GOOD).encode()[:-1],
         json.dumps(GOOD).replace("20", "NaN").encode(),
         b'{"label": "age", ' + json.dumps(GOOD).encode()[1:],
         json.dumps(GOOD).encode() + b" " * (4 << 20),
-    ):
+    ):  # fmt: skip
         with pytest.raises(SchemaError):
             from_json(content)
 
@@ -147,8 +143,7 @@ def test_a_digest_tells_any_two_domains_apart() -> None:
         replace(domain, attributes=(replace(first, edges=(0.0, 1.0, 2.0, 3.0)), *rest)),
         replace(domain, attributes=(replace(first, edges=(0.0, 1.0, 2.0, 4.0)), *rest)),
         replace(
-            domain,
-            attributes=(replace(first, edges=(0.0, 1.0, 2.0, 3.0), integer=True), *rest),
+            domain, attributes=(replace(first, edges=(0.0, 1.0, 2.0, 3.0), integer=True), *rest)
         ),
     ]
     assert len({other.digest for other in others}) == len(others)

@@ -28,7 +28,7 @@ from pate.errors import InfeasibleError, SchemaError, UsageError
 from pate.noise.exact import SystemNoise
 from pate.noise.lanes import Lanes
 from pate.noise.simulated import SimulatedNoise
-from tests.support.party.worlds import World, random_world
+from tests.support.party.domains import World, random_world
 
 SIZES = (4, 6, 3, 9, 5, 2, 7)
 M = len(SIZES)
@@ -312,13 +312,9 @@ def test_fewer_seeds_than_were_charged_for_release_nothing() -> None:
 def test_a_plan_that_makes_no_sense_is_refused() -> None:
     test = RandomizedTest(5, Fraction(4), ONE, 1000, fixed=True)
     for attempts, rows, dropped in (
-        (0, 1, Fraction(1, 8)),
-        (10, 0, Fraction(1, 8)),
-        (10, 1, Fraction(0)),
-        (10, 1, ONE),
-        (10, 1, Fraction(1, 3)),
-        (10, 1, Fraction(1, COIN_DENOMINATOR * 2)),
-    ):
+        (0, 1, Fraction(1, 8)), (10, 0, Fraction(1, 8)), (10, 1, Fraction(0)), (10, 1, ONE),
+        (10, 1, Fraction(1, 3)), (10, 1, Fraction(1, COIN_DENOMINATOR * 2)),
+    ):  # fmt: skip
         with pytest.raises(UsageError):
             SeededRelease(test, (4,), attempts, rows, dropped)
 

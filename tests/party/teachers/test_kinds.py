@@ -32,8 +32,7 @@ def table(n: int, seed: int = 0) -> Table:
     dose = draw.normal(5, 2, n)
     dose[::7] = np.nan
     return Table(
-        ("dose", "blood", "empty"),
-        (dose, draw.choice(["A", "B", "0", ""], n), np.full(n, np.nan)),
+        ("dose", "blood", "empty"), (dose, draw.choice(["A", "B", "0", ""], n), np.full(n, np.nan))
     )
 
 
@@ -57,23 +56,15 @@ def digits() -> Dataset:
 
 @dataclass(frozen=True)
 class Case:
-    """A kind with records that it learns from.
+    """A kind with records that it learns from."""
 
-    Attributes:
-        kind: of teachers.
-        data: records; shards are the first of them.
-        shard: number of records of a shard.
-        right: least share of right answers on the other records.
-        others: inputs that its teachers refuse, with a part of the message.
-        damaged: facts that are no teacher's.
-    """
-
-    kind: Kind
-    data: Dataset
-    shard: int
-    right: float
+    kind: Kind  # of teachers
+    data: Dataset  # records; shards are the first of them
+    shard: int  # number of records of a shard
+    right: float  # least share of right answers on the other records
+    # inputs that its teachers refuse, with a part of the message
     others: tuple[tuple[Inputs, str], ...]
-    damaged: tuple[dict[str, object], ...]
+    damaged: tuple[dict[str, object], ...]  # facts that are no teacher's
 
 
 def of_table(kind: Kind) -> Case:

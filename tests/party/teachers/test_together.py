@@ -213,11 +213,8 @@ def test_many_networks_of_shards_that_are_empty_or_of_one_class(
     data = images(60)
     one_class = np.flatnonzero(data.labels == 1)
     shards: list[Shard] = [
-        (np.arange(20), 1),
-        (np.arange(0), 2),
-        (one_class, 3),
-        (np.arange(20, 50), 4),
-    ]
+        (np.arange(20), 1), (np.arange(0), 2), (one_class, 3), (np.arange(20, 50), 4),
+    ]  # fmt: skip
     kind = CnnTogether("cpu")
     found = list(kind.fit_many(data, shards))
     assert len(found) == 4

@@ -239,10 +239,7 @@ def child(
     limit = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({file_limit},) * 2)\n"
     return subprocess.run(
         [
-            sys.executable,
-            "-c",
-            ("" if file_limit is None else limit) + _CHILD,
-            str(home),
+            sys.executable, "-c", ("" if file_limit is None else limit) + _CHILD, str(home),
             str(Path(__file__).parent),
         ],
         env=environment,
@@ -251,7 +248,7 @@ def child(
         text=True,
         timeout=120,
         check=False,
-    )
+    )  # fmt: skip
 
 
 def test_a_killed_process_goes_on_with_the_rest(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from PIL import Image
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.teachers.ensemble import assign_shards
 from party.voting.neighbour import NeighbourVotes
-from party.voting.own_data import OwnFile
-from party.voting.series import series_voters
+from party.voting.own_file import OwnFile
+from party.voting.voters import series_voters
 from pate.accounting.composition import Gdp, Pure, total_cost
 from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.campaign.announced import Announced

@@ -12,7 +12,8 @@ from PIL import Image
 
 from party.identity.keys import identity_key
 from party.policy.policy import Policy
-from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.own_data import OwnVoters
+from party.voting.own_file import OwnFile
 from party.voting.received import Encoders
 from party.voting.voter import Voter
 from pate.data.encoded import NoEncoderError
@@ -91,7 +92,7 @@ class Party:
             encoders=None if own else Encoders(self.home / "encoders", opening),
         )  # fmt: skip
         self.voter = Voter(
-            name="a", identity=identity_key(self.home), ensemble=None, own=self.own, home=self.home,
+            name="a", identity=identity_key(self.home), voters=self.own, home=self.home,
             site=site(self.home, policy), noise=SystemNoise(), say=self.said.append,
         )  # fmt: skip
         pixels = np.random.default_rng(1).integers(0, 256, (3, 8, 8, 3)).astype(np.uint8)

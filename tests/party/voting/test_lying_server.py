@@ -21,8 +21,9 @@ from party.backup import back_up, restore
 from party.identity.keys import identity_key
 from party.ledger.ledger import PartyLedger
 from party.policy.policy import Policy
-from party.voting.noise_shares import NoiseShares
+from party.voting.casting import NoiseShares
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.campaign.roster import RosterParty
 from pate.codes import Code
 from pate.data.values import Images, Inputs, batch_hash
@@ -76,10 +77,12 @@ class Liar:
         self.voters[name] = Voter(
             name=name,
             identity=identity_key(home),
-            ensemble=Unanimous(
-                at + 1,
-                CLASSES[at % 2] if answer is None else answer,
-                fingerprint=(answer or "f").encode() * 32,
+            voters=ReadyVoters(
+                Unanimous(
+                    at + 1,
+                    CLASSES[at % 2] if answer is None else answer,
+                    fingerprint=(answer or "f").encode() * 32,
+                )
             ),
             home=home,
             site=site(home) if policy is None else site(home, policy),
@@ -172,7 +175,7 @@ class Liar:
             name: sum(
                 batch.survivors is not None
                 for campaign in voter._site.ledger.campaigns()
-                for batch in campaign.batches
+                for batch in campaign.batches.values()
             )
             for name, voter in self.voters.items()
         }
@@ -427,8 +430,7 @@ def test_an_old_attempt_does_not_lend_its_signatures_to_a_new_one(liar: Liar) ->
         liar.start(name)
     again = liar.aggregation()
     again.attempt, again._opens = aggregation.attempt, aggregation._opens
-    again._context = aggregation._context
-    again._masking = type(aggregation._masking)(aggregation._context)
+    again._masking = type(aggregation._masking)(aggregation._masking.context)
     rest = NAMES[:3]
     liar.through(again, [NAMES, NAMES, rest])
     # "a" is to open the list of all four by the signatures of before, after it signs one of three.
@@ -523,7 +525,7 @@ def test_the_same_teachers_with_other_votes_give_none(
     first = liar.what_comes(liar.aggregation())
     (liar.root / "a" / "votes.db").unlink()
     liar.start("a")
-    liar.voters["a"]._ensemble = Unanimous(1, "y")  # of the same fingerprint
+    liar.voters["a"]._voters = ReadyVoters(Unanimous(1, "y"))  # of the same fingerprint
     if campaign == "another":
         liar.campaign = liar.terms(liar.roster, id=b"d" * 16)
     again = liar.aggregation(WHOLE if batch == "the same" else PART)
@@ -559,7 +561,7 @@ def test_the_same_name_with_another_key_is_another_party(liar: Liar) -> None:
     liar.campaign = liar.terms(roster, id=b"d" * 16)
     home = liar.root / "sybil"
     liar.voters["d"] = Voter(
-        name="d", identity=sybil, ensemble=Unanimous(4, "y"), home=home, site=site(home),
+        name="d", identity=sybil, voters=ReadyVoters(Unanimous(4, "y")), home=home, site=site(home),
         noise=SystemNoise(), public=PUBLIC, say=liar.said["d"].append,
     )  # fmt: skip
     liar.roster = roster
@@ -619,7 +621,7 @@ def test_a_copy_from_while_teachers_voted_has_no_answer_without_its_noise(tmp_pa
             back_up(home, copy)
             return super().vote(public, rows, classes, code)
 
-    liar.voters["a"]._ensemble = Copied(1, "x")
+    liar.voters["a"]._voters = ReadyVoters(Copied(1, "x"))
     liar.through(liar.aggregation(), [NAMES] * 3)
     head = PartyLedger(home / "ledger.db", read_only=True).head
     _lose(home)
@@ -655,7 +657,7 @@ def test_killed_on_the_way_it_gives_the_same_votes_and_noise(
 
     aggregation = liar.through(liar.aggregation(), [NAMES] * 2)
     with monkeypatch.context() as patched:
-        for module in ("party.voting.noise_shares", "party.voting.site"):
+        for module in ("party.voting.casting", "party.voting.site"):
             patched.setattr(f"{module}.reach", die)
         with pytest.raises(Killed):
             liar.tell("a", aggregation.request("a"))

@@ -19,6 +19,7 @@ from party.policy.policy import Policy
 from party.policy.words import rules_in_words
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.events import GatedBatch
 from pate.accounting.filters import GAUSSIAN_PART, Delta
@@ -91,8 +92,10 @@ class Site:
         self.voter = Voter(
             name=name,
             identity=identity_key(home),
-            ensemble=Parity(classes=CLASSES) if teachers else None,
-            records=None if held is None else NeighbourVotes(held, b"secret"),
+            voters=ReadyVoters(
+                Parity(classes=CLASSES) if teachers else None,
+                None if held is None else NeighbourVotes(held, b"secret"),
+            ),
             home=home,
             site=self.site,
             noise=SystemNoise(),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from party.voting.noise_shares import NoiseShares
+from party.voting.casting import NoiseShares
 from pate.errors import AccountingError, DiskError, RefusedError, StateError, UsageError
 from pate.noise.exact import SystemNoise
 from tests.party.ledger.test_party_ledger import full_disk
@@ -63,7 +63,7 @@ def test_it_is_on_the_disk_before_it_is_used(path: Path) -> None:
         "import os, signal, sys\n"
         "import numpy as np\n"
         "from pathlib import Path\n"
-        "from party.voting.noise_shares import NoiseShares\n"
+        "from party.voting.casting import NoiseShares\n"
         "votes = np.zeros((2, 3), np.int64)\n"
         "NoiseShares(Path(sys.argv[1])).share(b'1' * 16, b'a' * 32, votes, np.arange, answered=False)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -16,12 +16,15 @@ from PIL import Image
 
 from party.identity.keys import identity_key
 from party.options import StartOptions
+from party.policy.operator import question
 from party.policy.policy import Policy
 from party.teachers.ensemble import Ensemble
-from party.voting import voter
-from party.voting.own_data import GaveUpError, OwnFile, OwnVoters, Training
+from party.voting import joining
+from party.voting.own_data import GaveUpError, OwnVoters, Training
+from party.voting.own_file import OwnFile
 from party.voting.voter import Voter
 from pate.campaign.announced import Announced
+from pate.campaign.offer import Offer
 from pate.data.schema import Schema
 from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import DataError, ProtocolError, SchemaError, UsageError
@@ -76,7 +79,7 @@ class Site:
         )  # fmt: skip
         self.key = identity_key(self.home).public_key().public_bytes_raw()
         self.voter = Voter(
-            name="a", identity=identity_key(self.home), ensemble=None, own=self.own,
+            name="a", identity=identity_key(self.home), voters=self.own,
             home=self.home, site=site(self.home, policy), noise=SystemNoise(), public=public,
             say=self.said.append,
         )  # fmt: skip
@@ -135,7 +138,7 @@ class Held(Site):
 
 @pytest.fixture
 def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
-    monkeypatch.setattr(voter, "_HOLD_S", 0.01)
+    monkeypatch.setattr(joining, "_HOLD_S", 0.01)
     party = Held(tmp_path, rows())
     party.begun, party.goes_on = threading.Event(), threading.Event()
     yield party
@@ -145,8 +148,8 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
 def test_a_party_says_that_it_prepares_before_it_reads_and_nothing_of_how_far_it_is(
     held: Held,
 ) -> None:
-    begin = held.voter._begin
-    held.voter._begin = lambda: None  # type: ignore[method-assign]
+    begin = held.voter._joining.begin
+    held.voter._joining.begin = lambda: None  # type: ignore[method-assign]
     first = held.describe(at_once=True)
     assert held.own._held is None
     begin()
@@ -178,7 +181,7 @@ def test_another_campaign_does_not_wait_for_the_training_of_the_last(held: Held)
     asked: list[vote_pb2.Reply] = []
     other = threading.Thread(target=lambda: asked.append(held.describe(at_once=True, id=b"o" * 16)))
     other.start()
-    now = held.voter._preparation
+    now = held.voter._joining._preparation
     assert now is not None
     until(lambda: now.abandoned, "the first training is given up")
     held.goes_on.set()
@@ -236,11 +239,11 @@ def test_no_terms_but_signed_ones_make_a_party_read(tmp_path: Path) -> None:
     for each in (forged, unsigned):
         with pytest.raises(ProtocolError, match=r"signature|not signed"):
             party.voter.handle(each.SerializeToString())
-    assert party.voter._preparation is None
+    assert party.voter._joining._preparation is None
     # Signed by another key than that of the enrolment, they are those of another coordinator.
     party.voter._site._pinned = b"p" * 32
     assert party.describe(at_once=True).refusal.kind == "RefusedError"
-    assert (party.voter._preparation, party.own._held) == (None, None)
+    assert (party.voter._joining._preparation, party.own._held) == (None, None)
 
 
 def test_the_campaigns_number_of_teachers_counts_where_the_owner_states_none(
@@ -432,8 +435,8 @@ def test_who_sits_at_the_screen_is_asked_once_a_campaign(tmp_path: Path) -> None
     party = Site(tmp_path, rows(), policy=policy)
     questions: list[str] = []
 
-    def agrees(question: str) -> bool:
-        questions.append(question)
+    def agrees(offer: Offer) -> bool:
+        questions.append(question(offer))
         return True
 
     party.voter._site._ask = agrees

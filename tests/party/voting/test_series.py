@@ -20,13 +20,13 @@ import pytest
 from typer.testing import CliRunner
 
 import party.voting.casting
-import party.voting.series
 import party.voting.site
+import party.voting.voters
 import pate.storage.ledger
 from party.cli.main import app
 from party.ledger.verify import verify_statement
 from party.voting.neighbour import NeighbourVotes
-from party.voting.series import series_voters
+from party.voting.voters import series_voters
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.filters import Delta
 from pate.data.embeddings import Embeddings
@@ -255,10 +255,10 @@ def test_a_record_that_votes_twice_is_caught(
         site = forgetful.start(plan.tables[1])
         reply = site.ask(forgetful.campaign(1), EVERY)
         site.refuses(reply, "RefusedError", "each votes once")
-    sound = party.voting.series._Hashes.of
+    sound = party.voting.voters._Hashes.of
     calls = iter(range(10**6))
     monkeypatch.setattr(
-        party.voting.series._Hashes,
+        party.voting.voters._Hashes,
         "of",
         lambda self, *parts: sound(self, *parts, str(next(calls))),
     )

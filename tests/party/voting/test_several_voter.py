@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from party.policy.policy import Policy
-from party.voting.own_data import OwnFile, OwnVoters, Training
+from party.voting.own_data import OwnVoters, Training
+from party.voting.own_file import OwnFile
+from party.voting.voters import ReadyVoters
 from pate.codes import Code, code_of
 from pate.data.values import Inputs, Table
 from pate.errors import ProtocolError
@@ -61,7 +63,7 @@ class LabelSite(Site):
 
     def __init__(self, home: Path, own: Counted | None = None, **more: Any) -> None:
         super().__init__(home, None, public=PUBLIC, teachers=True, **more)
-        self.voter._ensemble = own or Counted()
+        self.voter._voters = self.voter._joining._voters = ReadyVoters(own or Counted())
 
     def campaign(self, mechanisms: Any = (MECHANISM,), **changes: Any) -> CampaignMessage:
         fields: dict[str, Any] = {
@@ -180,7 +182,7 @@ def test_a_file_of_several_labels_has_teachers_once_a_campaign_asks(tmp_path: Pa
         ),
         records=True, key=b"k" * 32, say=print, warn=print,
     )  # fmt: skip
-    a.voter._own, a.voter._ensemble = own, None
+    a.voter._voters = a.voter._joining._voters = own
     assert own.ahead(None, None) is not None
     assert not trainings
     assert a.describe(a.campaign(joined=False)).description.teachers == TEACHERS

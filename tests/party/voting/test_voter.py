@@ -17,6 +17,7 @@ from party.ledger.ledger import PartyLedger
 from party.policy.hours import Hours
 from party.policy.policy import Policy
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.codes import Code
 from pate.data.values import Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import DiskError, SchemaError, StateError, UsageError
@@ -126,7 +127,7 @@ def make(
     return Voter(
         name="a",
         identity=identity_key(home),
-        ensemble=ensemble or Parity(),
+        voters=ReadyVoters(ensemble or Parity()),
         home=home,
         site=site(home, policy),
         noise=SystemNoise(),
@@ -137,7 +138,7 @@ def make(
 def test_noise_shares_from_a_seed_are_refused(home: Path) -> None:
     with pytest.raises(UsageError, match="seeded source gives no protection"):
         Voter(
-            name="a", identity=identity_key(home), ensemble=Parity(), home=home, site=site(home),
+            name="a", identity=identity_key(home), voters=ReadyVoters(Parity()), home=home, site=site(home),
             noise=SimulatedNoise(1),
         )  # fmt: skip
 

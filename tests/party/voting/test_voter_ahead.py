@@ -22,6 +22,7 @@ from party.backup import back_up, restore
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.campaign.roster import RosterParty
 from pate.data.values import batch_hash
 from pate.errors import ProtocolError, QuorumError, StateError
@@ -101,7 +102,7 @@ class Post:
         return Voter(
             name=name,
             identity=identity_key(self.root / name),
-            ensemble=Unanimous(at + 1, CLASSES[at % 2]),
+            voters=ReadyVoters(Unanimous(at + 1, CLASSES[at % 2])),
             home=self.root / name,
             site=site(self.root / name),
             noise=SystemNoise(),
@@ -176,7 +177,7 @@ class Post:
             name: [
                 batch.survivors
                 for campaign in self.voter(name)._site.ledger.campaigns()
-                for batch in campaign.batches
+                for batch in campaign.batches.values()
                 if batch.survivors is not None
             ]
             for name in NAMES

@@ -42,17 +42,11 @@ _GDP = Gdp()
 
 @dataclass(frozen=True)
 class Path:
-    """What one path of a coordinator has cost.
+    """What one path of a coordinator has cost."""
 
-    Attributes:
-        promised: sum of epsilons that were promised with a delta.
-        failing: sum of these deltas.
-        gaussian: sum of mu^2 / 2 of all that were not promised.
-    """
-
-    promised: Fraction = Fraction(0)
-    failing: Fraction = Fraction(0)
-    gaussian: Fraction = Fraction(0)
+    promised: Fraction = Fraction(0)  # sum of epsilons that were promised with a delta
+    failing: Fraction = Fraction(0)  # sum of these deltas
+    gaussian: Fraction = Fraction(0)  # sum of mu^2 / 2 of all that were not promised
 
 
 Rule: TypeAlias = "Callable[[tuple[Spent, ...], Path, float], float]"
@@ -125,12 +119,9 @@ def largest(fits: Callable[[Fraction], bool], low: Fraction, high: Fraction) -> 
 def adaptive_delta(rule: Rule, share: float, dose: float, bound: float, delta: float) -> float:
     """Return delta at ``bound`` of: noise; then, by what it showed, more noise or a promise.
 
-    Args:
-        rule: what admits.
-        share: of the budget of noise that the first release takes.
-        dose: part of delta that the promise would take, cut to what the rule allows.
-        bound: epsilon that the rule keeps.
-        delta: at which.
+    ``rule``: what admits; ``share``: of the budget of noise that the first release takes; ``dose``:
+    part of delta that the promise would take, cut to what the rule allows; ``bound``: epsilon that
+    the rule keeps; ``delta``: at which.
     """
     budget = float(largest(
         lambda cost: rule(

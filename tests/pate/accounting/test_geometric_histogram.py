@@ -11,12 +11,7 @@ import numpy as np
 import pytest
 
 from pate.accounting.composition import Gdp, Pure, Zcdp, tightest
-from pate.accounting.events import (
-    GaussianMax,
-    GeometricHistogram,
-    LaplaceMax,
-    NoisyHistogram,
-)
+from pate.accounting.events import GaussianMax, GeometricHistogram, LaplaceMax, NoisyHistogram
 from pate.errors import AccountingError
 
 EVENT = GeometricHistogram(Fraction(20), 3, 2)

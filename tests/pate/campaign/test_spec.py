@@ -106,12 +106,9 @@ def test_a_resume_with_other_parameters_names_the_field() -> None:
 def test_defaults_follow_the_number_of_teachers() -> None:
     (confident,) = resolve(make_spec(), 250, 1)
     assert confident.to_dict() == {
-        "mechanism": "confident-gnmax",
-        "threshold": 188,
-        "sigma1": "125",
-        "sigma2": "40",
+        "mechanism": "confident-gnmax", "threshold": 188, "sigma1": "125", "sigma2": "40",
         "votes_per_unit": 1,
-    }
+    }  # fmt: skip
     (lnmax,) = resolve(make_spec(aggregator="lnmax", epsilon=1e3), 250, 3)
     assert lnmax.to_dict() == {"mechanism": "lnmax", "scale": "20", "votes_per_unit": 3}
     (tiny,) = resolve(make_spec(aggregator="gnmax"), 1, 1)

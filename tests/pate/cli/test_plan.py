@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
 from pate.accounting.composition import composition_named
+from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import budget, composition_of, resolve
 from pate.errors import BudgetError, DataError, UsageError
 from pate.formats.privacy_statement import ADJACENCY, rounded_up
@@ -20,13 +23,6 @@ from pate.mechanisms import mechanism_from_dict
 from pate.planning import population, search
 from simulation.cli import plan
 from tests.support.server.campaigns import make_spec
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from click.testing import Result
-
-    from pate.campaign.spec import CampaignSpec
 
 PAPER = ["--threshold", "200", "--sigma1", "150", "--sigma2", "40", "--queries", "640"]
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
 from aggregator_server.options import CampaignOptions
 from pate.campaign.settings import spec_of
+from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import budget, composition_of, resolve, voted_rows
 from pate.data.values import Table
 from pate.errors import UsageError
@@ -22,11 +24,6 @@ from pate.mechanisms import DistributedMechanism, mechanism_from_dict
 from pate.noise.shares import share_sigma, total_sigma
 from pate.planning import population, search
 from simulation.cli import plan
-
-if TYPE_CHECKING:
-    from click.testing import Result
-
-    from pate.campaign.spec import CampaignSpec
 
 SHARES = ["--noise", "distributed"]
 CROWD = ["--parties", "25", "--teachers", "250"]

@@ -22,16 +22,13 @@ def test_parquet_follows_the_same_rules(tmp_path: Path) -> None:
     pq.write_table(
         pa.table(
             {
-                "age": pa.array([31, None, 55], pa.int64()),
-                "dose": [1.5, float("nan"), 2.0],
-                "code": pa.array(["7", "?", "8"]).dictionary_encode(),
-                "sex": ["f", None, "m"],
-                "smokes": [True, False, None],
-                "ill": [0.0, 1.0, 0.0],
+                "age": pa.array([31, None, 55], pa.int64()), "dose": [1.5, float("nan"), 2.0],
+                "code": pa.array(["7", "?", "8"]).dictionary_encode(), "sex": ["f", None, "m"],
+                "smokes": [True, False, None], "ill": [0.0, 1.0, 0.0],
             }
         ),
         tmp_path / "d.parquet",
-    )
+    )  # fmt: skip
     data = read_dataset(tmp_path, label="ill")
     assert data.classes == ("0", "1")
     assert isinstance(data.inputs, Table)

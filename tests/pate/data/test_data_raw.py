@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pate.data.cells import Reading
-from pate.data.embeddings import Embeddings, embedding_arrays
+from pate.data.embeddings import Embeddings
 from pate.data.encoded import Record
 from pate.data.files.pictures import DeepImagesError
 from pate.data.odd import Odd, judged, usable
@@ -22,6 +22,7 @@ from pate.data.schema import Schema
 from pate.errors import DataError, SchemaError, UsageError
 from tests.pate.data.test_embeddings import made as ready_made
 from tests.support.encoders.dicom_files import dicom, grey, write
+from tests.support.encoders.embedded import embedding_arrays
 
 DIGEST = "cd" * 32
 

@@ -66,13 +66,10 @@ def json_lines(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "write"),
     [
-        ("a.csv", csv),
-        ("a.tsv", tsv),
-        ("a.parquet", parquet),
-        ("a.jsonl", json_lines),
+        ("a.csv", csv), ("a.tsv", tsv), ("a.parquet", parquet), ("a.jsonl", json_lines),
         ("a.jsonl.gz", json_lines),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("strict", [True, False])
 def test_a_column_of_texts_is_kept_as_it_is(
     name: str, write: Callable[[Path], Path], strict: bool, tmp_path: Path

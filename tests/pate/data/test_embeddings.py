@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pate.data.embeddings import UNIT, Embeddings, embedding_arrays, encoder_in
+from pate.data.embeddings import UNIT, Embeddings, encoder_in
 from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
 from pate.data.values import content_hash
@@ -16,6 +16,7 @@ from pate.errors import DataError, ProtocolError, SchemaError, UsageError
 from pate.features.space import space_over
 from protos.pate.v1 import vote_pb2
 from protos.public_set import PackedPublicSet, pack_public_set, read_public_set
+from tests.support.encoders.embedded import embedding_arrays
 
 DIGEST = "ab" * 32
 

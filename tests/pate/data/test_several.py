@@ -134,15 +134,11 @@ def test_teachers_learn_several_labels_and_no_number(table: Path) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"label": "who", "labels": LABELS},
-        {"labels": LABELS, "number": "days"},
-        {"label": "who", "number": "days"},
-        {"labels": ("heart", "heart")},
-        {"labels": ("heart", "none")},
-        {"labels": LABELS, "group": "lung"},
-        {},
+        {"label": "who", "labels": LABELS}, {"labels": LABELS, "number": "days"},
+        {"label": "who", "number": "days"}, {"labels": ("heart", "heart")},
+        {"labels": ("heart", "none")}, {"labels": LABELS, "group": "lung"}, {},
     ],
-)
+)  # fmt: skip
 def test_options_that_do_not_fit_together_are_refused(table: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         read(table, Odd(), **wrong)

@@ -39,17 +39,13 @@ def test_operators_of_other_sets_are_refused(domain: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "match"),
     [
-        ("If", "has a graph within it"),
-        ("Loop", "has a graph within it"),
-        ("Scan", "has a graph within it"),
-        ("SequenceMap", "has a graph within it"),
-        ("SequenceConstruct", "makes lists or text"),
-        ("RandomNormalLike", "draws at random"),
-        ("Bernoulli", "draws at random"),
-        ("ImageDecoder", "is not accepted"),
+        ("If", "has a graph within it"), ("Loop", "has a graph within it"),
+        ("Scan", "has a graph within it"), ("SequenceMap", "has a graph within it"),
+        ("SequenceConstruct", "makes lists or text"), ("RandomNormalLike", "draws at random"),
+        ("Bernoulli", "draws at random"), ("ImageDecoder", "is not accepted"),
         ("NoSuchOperator", "is not accepted"),
     ],
-)
+)  # fmt: skip
 def test_some_of_its_own_operators_are_refused(kind: str, match: str) -> None:
     with pytest.raises(DataError, match=match):
         checked_graph(graph_with(helper.make_node(kind, ["row"], ["features"])))
@@ -79,27 +75,15 @@ def test_dropout_that_is_trained_is_refused() -> None:
 
 
 DECIDED_BY_CONTENT: dict[str, list[str]] = {
-    "Expand": ["one", "size"],
-    "Reshape": ["one", "size"],
-    "ConstantOfShape": ["size"],
-    "Tile": ["one", "size"],
-    "Range": ["zero", "size", "one"],
-    "Slice": ["one", "zero", "size"],
-    "Pad": ["one", "size"],
-    "TopK": ["one", "size"],
-    "OneHot": ["one", "size", "one"],
-    "Resize": ["one", "", "", "size"],
-    "Split": ["one", "size"],
-    "Compress": ["one", "size"],
-    "NonZero": ["size"],
-    "Unique": ["size"],
-    "NonMaxSuppression": ["one", "one", "size"],
-    "RoiAlign": ["one", "size", "one"],
-    "ReduceSum": ["one", "size"],
-    "LSTM": ["one", "one", "one", "", "size"],
-    "GRU": ["one", "one", "one", "", "size"],
+    "Expand": ["one", "size"], "Reshape": ["one", "size"], "ConstantOfShape": ["size"],
+    "Tile": ["one", "size"], "Range": ["zero", "size", "one"], "Slice": ["one", "zero", "size"],
+    "Pad": ["one", "size"], "TopK": ["one", "size"], "OneHot": ["one", "size", "one"],
+    "Resize": ["one", "", "", "size"], "Split": ["one", "size"], "Compress": ["one", "size"],
+    "NonZero": ["size"], "Unique": ["size"], "NonMaxSuppression": ["one", "one", "size"],
+    "RoiAlign": ["one", "size", "one"], "ReduceSum": ["one", "size"],
+    "LSTM": ["one", "one", "one", "", "size"], "GRU": ["one", "one", "one", "", "size"],
     "RNN": ["one", "one", "one", "", "size"],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", sorted(DECIDED_BY_CONTENT))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from party.voting.own_data import OwnFile
-from pate.data.embeddings import Embeddings, embedding_arrays
+from party.voting.own_file import OwnFile
+from pate.data.embeddings import Embeddings
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
@@ -18,6 +18,7 @@ from pate.encoders.encoder import Encoder
 from pate.encoders.reading import Reader
 from pate.errors import DataError, SchemaError, UsageError
 from tests.support.encoders import tiny_encoders as tiny
+from tests.support.encoders.embedded import embedding_arrays
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pate.envelopes import manifest as form
-from pate.envelopes.file import opened, write
+from pate.envelopes.file import TAG_BYTES, opened, seal, unseal, write
 from pate.envelopes.manifest import FIRST_LINE, Manifest, Part, date_of
-from pate.envelopes.sealing import TAG_BYTES, seal, unseal
 from pate.errors import DataError, DiskError, ProtocolError
 from pate.masking.keys import KeyPair
 

@@ -169,18 +169,10 @@ def test_a_number_is_divided_between_the_ends_of_its_range() -> None:
     assert made.tolist() == [[64, 0], [64, 0], [32, 32], [0, 64], [0, 64], [32, 32]]
     assert (made.sum(axis=1) == PARTS).all()
     for wrong in (
-        (),
-        ("1",),
-        ("3", "2"),
-        ("0", "nan"),
-        ("0", "inf"),
-        ("0", "1_0"),
-        ("1", "2", "2"),
-        ("1", "3", "2"),
-        ("1", "nan", "2"),
-        ("-1.7e308", "0", "1.7e308"),
+        (), ("1",), ("3", "2"), ("0", "nan"), ("0", "inf"), ("0", "1_0"), ("1", "2", "2"),
+        ("1", "3", "2"), ("1", "nan", "2"), ("-1.7e308", "0", "1.7e308"),
         tuple(map(str, range(65))),
-    ):
+    ):  # fmt: skip
         with pytest.raises(UsageError, match="a number's range is two numbers"):
             points_of(wrong)
 
@@ -231,16 +223,11 @@ def test_a_code_has_one_text() -> None:
 @pytest.mark.parametrize(
     ("text", "columns"),
     [
-        ("labels-2", ("a", "b")),
-        ("labels-3", ("a", "b", NONE)),
-        ("number", ("a", "b")),
-        ("number", None),
-        ("ordered", None),
-        ("residual", None),
-        ("residual", ("a",)),
+        ("labels-2", ("a", "b")), ("labels-3", ("a", "b", NONE)), ("number", ("a", "b")),
+        ("number", None), ("ordered", None), ("residual", None), ("residual", ("a",)),
         ("residual", tuple(map(str, range(257)))),
     ],
-)
+)  # fmt: skip
 def test_columns_that_do_not_fit_an_answer_are_refused(
     text: str, columns: tuple[str, ...] | None
 ) -> None:

@@ -165,14 +165,10 @@ def test_a_statement_says_everything(key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("epsilon", -1),
-        ("epsilon", "1"),
-        ("epsilon", True),
-        ("epsilon", 10**400),
-        ("delta", 1),
+        ("epsilon", -1), ("epsilon", "1"), ("epsilon", True), ("epsilon", 10**400), ("delta", 1),
         ("unit", 3),
     ],
-)
+)  # fmt: skip
 def test_a_statement_out_of_range(key: str, value: object) -> None:
     with pytest.raises(DataError, match=key):
         checked_statement(json.dumps(json.loads(PRIVACY) | {key: value}))

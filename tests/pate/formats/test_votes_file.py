@@ -27,18 +27,10 @@ def stored(folder: Path, array: Any, dtype: Any = None) -> Path:
 @pytest.mark.parametrize(
     "dtype",
     [
-        "int64",
-        "int8",
-        "uint8",
-        "uint64",
-        ">i4",
-        ">f8",
-        "float16",
-        "float32",
-        "float64",
+        "int64", "int8", "uint8", "uint64", ">i4", ">f8", "float16", "float32", "float64",
         "longdouble",
     ],
-)
+)  # fmt: skip
 def test_counts_of_any_number_type_are_taken(tmp_path: Path, dtype: str) -> None:
     votes = read_vote_matrix(stored(tmp_path, GOOD, dtype))
     assert votes.dtype == np.int64
@@ -125,15 +117,11 @@ def test_other_and_damaged_files_are_refused(tmp_path: Path, content: bytes, mes
 @pytest.mark.parametrize(
     ("shape", "message"),
     [
-        ((2**40, 2**20), "it is of shape"),
-        ((0, 2**40), "at most"),
-        ((10**12, 2), "at most"),
-        ((0, 10**20), "it is of shape"),
-        ((1,) * 40, "it is of shape"),
-        ((-1, 2), "its header is not"),
-        ((True, 2), "its header is not"),
+        ((2**40, 2**20), "it is of shape"), ((0, 2**40), "at most"), ((10**12, 2), "at most"),
+        ((0, 10**20), "it is of shape"), ((1,) * 40, "it is of shape"),
+        ((-1, 2), "its header is not"), ((True, 2), "its header is not"),
     ],
-)
+)  # fmt: skip
 def test_a_header_cannot_make_this_process_allocate(
     tmp_path: Path, shape: tuple[int, ...], message: str
 ) -> None:

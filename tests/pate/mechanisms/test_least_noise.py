@@ -46,13 +46,10 @@ def test_the_least_scale_fits_and_nothing_less_does(
 @pytest.mark.parametrize(
     ("epsilon", "gaussian", "geometric"),
     [
-        (0.05, 81.7, 56.6),
-        (0.1, 43.5, 28.3),
-        (0.5, 9.97, 5.64),
-        (1.0, 5.31, 2.80),
+        (0.05, 81.7, 56.6), (0.1, 43.5, 28.3), (0.5, 9.97, 5.64), (1.0, 5.31, 2.80),
         (2.0, 2.89, 1.36),
     ],
-)
+)  # fmt: skip
 def test_the_standard_deviations_of_some_budgets(
     epsilon: float, gaussian: float, geometric: float
 ) -> None:

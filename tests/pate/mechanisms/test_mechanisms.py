@@ -130,14 +130,10 @@ class TestInteractive:
 
 SHARE = Fraction(10)
 EVERY: tuple[TeacherRule, ...] = (
-    GNMax(S2, 1),
-    LNMax(Fraction(20), 1),
-    CONFIDENT,
-    INTERACTIVE,
-    DistributedGNMax(SHARE, 16, 1),
+    GNMax(S2, 1), LNMax(Fraction(20), 1), CONFIDENT, INTERACTIVE, DistributedGNMax(SHARE, 16, 1),
     DistributedConfidentGNMax(10, SHARE, 16, 1),
     DistributedInteractiveGNMax(5, SHARE, 16, Fraction(3, 5), 1),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("mechanism", EVERY, ids=lambda each: each.name)
@@ -160,15 +156,10 @@ class TestEveryMechanism:
     def test_rows_that_cannot_be_votes_are_refused(self, mechanism: TeacherRule) -> None:
         less = [[-(2**62), 2]] if mechanism.noise_inside else [[-1, 2]]
         bad: tuple[Any, ...] = (
-            np.array([[1.0, 2.0]]),
-            np.array([[1, 2]], dtype=np.int32),
-            np.array([[1, 2]], dtype=np.uint64),
-            np.array(less),
-            np.array([[2**62, 2]]),
-            np.array([[3]]),
-            np.array([1, 2]),
-            np.zeros((1, 2, 2), dtype=np.int64),
-        )
+            np.array([[1.0, 2.0]]), np.array([[1, 2]], dtype=np.int32),
+            np.array([[1, 2]], dtype=np.uint64), np.array(less), np.array([[2**62, 2]]),
+            np.array([[3]]), np.array([1, 2]), np.zeros((1, 2, 2), dtype=np.int64),
+        )  # fmt: skip
         for rows in bad:
             with pytest.raises(ProtocolError, match="votes"):
                 mechanism.answer_all(rows, SystemNoise(), rows)

@@ -228,13 +228,10 @@ def test_labels_are_those_of_a_plain_loop(rows: list[list[int]], threshold: int)
 @pytest.mark.parametrize(
     "rows",
     [
-        np.zeros((2, 3)),
-        np.zeros((2, 1), dtype=np.int64),
-        np.zeros(3, dtype=np.int64),
-        np.full((1, 3), 2**41, dtype=np.int64),
-        np.full((1, 3), -(2**41), dtype=np.int64),
+        np.zeros((2, 3)), np.zeros((2, 1), dtype=np.int64), np.zeros(3, dtype=np.int64),
+        np.full((1, 3), 2**41, dtype=np.int64), np.full((1, 3), -(2**41), dtype=np.int64),
     ],
-)
+)  # fmt: skip
 def test_rows_that_cannot_be_noisy_votes_are_refused(rows: Any) -> None:
     for mechanism in (CENTRAL, SHARED):
         with pytest.raises(ProtocolError):

@@ -26,14 +26,11 @@ from pate.noise.simulated import SimulatedNoise
 
 _SIGMA, _SURE = Fraction(5, 2), Fraction(3, 5)
 CASES: tuple[TeacherRule, ...] = (
-    LNMax(Fraction(2), 1),
-    GNMax(_SIGMA, 1),
-    ConfidentGNMax(9, Fraction(3), _SIGMA, 1),
-    InteractiveGNMax(4, Fraction(3), _SIGMA, _SURE, 1),
-    DistributedGNMax(_SIGMA, 3, 1),
+    LNMax(Fraction(2), 1), GNMax(_SIGMA, 1), ConfidentGNMax(9, Fraction(3), _SIGMA, 1),
+    InteractiveGNMax(4, Fraction(3), _SIGMA, _SURE, 1), DistributedGNMax(_SIGMA, 3, 1),
     DistributedConfidentGNMax(9, _SIGMA, 3, 1),
     DistributedInteractiveGNMax(4, _SIGMA, 3, _SURE, 1),
-)
+)  # fmt: skip
 
 
 def plainly(

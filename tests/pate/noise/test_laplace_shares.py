@@ -148,17 +148,11 @@ def test_a_source_that_gives_too_little_is_refused() -> None:
 @pytest.mark.parametrize(
     ("scale", "shares", "count"),
     [
-        (Fraction(LARGEST_SHARED + 1), 3, 1),
-        (Fraction(1, 101), 3, 1),
-        (7.0, 3, 1),
-        (Fraction(7), 0, 1),
-        (Fraction(7), 2**16 + 1, 1),
-        (Fraction(7), True, 1),
-        (Fraction(7), 3.0, 1),
-        (Fraction(7), 3, -1),
-        (Fraction(7), 3, 2**26),
+        (Fraction(LARGEST_SHARED + 1), 3, 1), (Fraction(1, 101), 3, 1), (7.0, 3, 1),
+        (Fraction(7), 0, 1), (Fraction(7), 2**16 + 1, 1), (Fraction(7), True, 1),
+        (Fraction(7), 3.0, 1), (Fraction(7), 3, -1), (Fraction(7), 3, 2**26),
     ],
-)
+)  # fmt: skip
 def test_parameters_that_make_no_sense_are_refused(
     scale: object, shares: object, count: int
 ) -> None:

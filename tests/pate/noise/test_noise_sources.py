@@ -83,21 +83,14 @@ def draws_in(source: str) -> list[str]:
 @pytest.mark.parametrize(
     "source",
     [
-        "import random",
-        "from random import gauss",
-        "from random import SystemRandom",
-        "import numpy.random",
-        "from numpy import random",
-        "from numpy.random import default_rng",
-        "import numpy as np\nnp.random.default_rng().normal()",
-        "x = torch.randn(3)",
-        "from torch import randint",
-        "torch.manual_seed(0)",
-        "torch.distributions.Normal(0, 1)",
+        "import random", "from random import gauss", "from random import SystemRandom",
+        "import numpy.random", "from numpy import random", "from numpy.random import default_rng",
+        "import numpy as np\nnp.random.default_rng().normal()", "x = torch.randn(3)",
+        "from torch import randint", "torch.manual_seed(0)", "torch.distributions.Normal(0, 1)",
         "from scipy.stats import norm\nnorm.rvs(3)",
         "from pate.noise.simulated import SimulatedNoise",
     ],
-)
+)  # fmt: skip
 def test_the_scan_sees_a_draw(source: str) -> None:
     assert draws_in(source)
 
@@ -127,13 +120,10 @@ def test_guarded_code_names_no_other_generator() -> None:
 def _every_mechanism() -> list[Mechanism]:
     s = Fraction(5)
     made: list[Mechanism] = [
-        LNMax(s, 1),
-        GNMax(s, 1),
-        ConfidentGNMax(10, s, s, 1),
-        InteractiveGNMax(5, s, s, Fraction(1, 2), 1),
-        Neighbour(3, s, 1),
+        LNMax(s, 1), GNMax(s, 1), ConfidentGNMax(10, s, s, 1),
+        InteractiveGNMax(5, s, s, Fraction(1, 2), 1), Neighbour(3, s, 1),
         TeacherLabels(0, s, 1, code="each-60 labels-2-of-3"),
-    ]
+    ]  # fmt: skip
     # The others draw no noise at all.
     drawing = {name for name, kind in MECHANISMS.items() if not kind.noise_inside}
     assert {mechanism.name for mechanism in made} == drawing

@@ -83,13 +83,10 @@ def wide(rng: np.random.Generator, queries: int, classes: int, teachers: int) ->
 @pytest.mark.parametrize(
     ("law", "scale", "power", "error"),
     [
-        (gaussian_law, 16, 2, 1e-9),
-        (gaussian_law, 40, 2, 1e-9),
-        (gaussian_law, 151, 2, 1e-9),
-        (laplace_law, 24, 1, 3e-4),
-        (laplace_law, 50, 1, 3e-4),
+        (gaussian_law, 16, 2, 1e-9), (gaussian_law, 40, 2, 1e-9), (gaussian_law, 151, 2, 1e-9),
+        (laplace_law, 24, 1, 3e-4), (laplace_law, 50, 1, 3e-4),
     ],
-)
+)  # fmt: skip
 def test_a_sparse_lattice_gives_what_all_integers_give(
     law: object, scale: int, power: int, error: float
 ) -> None:

@@ -86,23 +86,12 @@ class TestPopulation:
     @pytest.mark.parametrize(
         "changes",
         [
-            {"teachers": 0},
-            {"teachers": 2**18},
-            {"classes": 1},
-            {"classes": 0},
-            {"agreement": 0.0},
-            {"agreement": 1.1},
-            {"agreement": math.nan},
-            {"spread": 0.36},
-            {"spread": -0.1},
-            {"spread": math.nan},
-            {"rival": 1.1},
-            {"rival": math.nan},
-            {"size": 0},
-            {"size": 10**9},
-            {"agreement": 1.0, "spread": 0.1},
+            {"teachers": 0}, {"teachers": 2**18}, {"classes": 1}, {"classes": 0},
+            {"agreement": 0.0}, {"agreement": 1.1}, {"agreement": math.nan}, {"spread": 0.36},
+            {"spread": -0.1}, {"spread": math.nan}, {"rival": 1.1}, {"rival": math.nan},
+            {"size": 0}, {"size": 10**9}, {"agreement": 1.0, "spread": 0.1},
         ],
-    )
+    )  # fmt: skip
     def test_senseless_assumptions_are_refused(self, changes: dict[str, float]) -> None:
         with pytest.raises(UsageError):
             assumed(**changes)
@@ -110,19 +99,11 @@ class TestPopulation:
     @pytest.mark.parametrize(
         ("votes", "labels"),
         [
-            ([[1, 2], [3, 1]], None),
-            ([[0, 0]], None),
-            ([[1], [1]], None),
-            ([[-1, 2]], None),
-            ([[2**20, 0]], None),
-            ([[1.0, 2.0]], None),
-            (np.empty((0, 2), np.int64), None),
-            ([[1, 2]], [2]),
-            ([[1, 2]], [-1]),
-            ([[1, 2]], [0, 1]),
-            ([[1, 2]], [0.0]),
+            ([[1, 2], [3, 1]], None), ([[0, 0]], None), ([[1], [1]], None), ([[-1, 2]], None),
+            ([[2**20, 0]], None), ([[1.0, 2.0]], None), (np.empty((0, 2), np.int64), None),
+            ([[1, 2]], [2]), ([[1, 2]], [-1]), ([[1, 2]], [0, 1]), ([[1, 2]], [0.0]),
         ],
-    )
+    )  # fmt: skip
     def test_votes_and_labels_that_cannot_be_are_refused(self, votes: Any, labels: Any) -> None:
         with pytest.raises(AccountingError):
             proxy_population(np.array(votes), None if labels is None else np.array(labels))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import matrix_mechanism
 from pate.errors import UsageError
 from pate.noise.simulated import SimulatedNoise
 from pate.planning.records import plan_records
 from tests.support.server.campaigns import make_spec
-
-if TYPE_CHECKING:
-    from pate.campaign.spec import CampaignSpec
 
 
 def campaign(representatives: int, code: str = "nearest", **changes: Any) -> CampaignSpec:

@@ -283,10 +283,7 @@ def test_senseless_goals_and_campaigns_are_refused() -> None:
     with pytest.raises(UsageError, match="student"):
         Search(later, PUBLIC, CAMPAIGN, 2.0, SURE)  # type: ignore[arg-type]
     for changes in (
-        {"queries": 0},
-        {"rounds": 0},
-        {"part": Fraction(0)},
-        {"part": Fraction(3, 2)},
-    ):
+        {"queries": 0}, {"rounds": 0}, {"part": Fraction(0)}, {"part": Fraction(3, 2)},
+    ):  # fmt: skip
         with pytest.raises(UsageError):
             replace(CAMPAIGN, **changes)

@@ -126,12 +126,9 @@ def test_what_several_checks_look_at_is_made_once_and_a_fault_of_it_is_reported_
     ]
     assert made == [1]
     assert found == [
-        Finding.failed(DataError, "it cannot be read"),
-        Finding.skipped("no data"),
-        Finding.skipped("none is named"),
-        Finding.skipped("none is named"),
-        Finding.ok("7"),
-    ]
+        Finding.failed(DataError, "it cannot be read"), Finding.skipped("no data"),
+        Finding.skipped("none is named"), Finding.skipped("none is named"), Finding.ok("7"),
+    ]  # fmt: skip
 
 
 def test_a_process_does_not_wait_for_a_check_that_hangs() -> None:
@@ -232,11 +229,6 @@ def test_the_report_is_one_json_object(capsys: pytest.CaptureFixture[str]) -> No
     assert (found["ready"], found["exit_code"]) == (False, 10)
     assert found["counts"] == {"ok": 1, "warning": 0, "failed": 1, "skipped": 1, "unknown": 0}
     assert found["checks"][1] == {
-        "group": "Group",
-        "name": "b",
-        "status": "failed",
-        "text": "it is not there",
-        "to_do": "put it there",
-        "error": "DataError",
-        "exit_code": 10,
-    }
+        "group": "Group", "name": "b", "status": "failed", "text": "it is not there",
+        "to_do": "put it there", "error": "DataError", "exit_code": 10,
+    }  # fmt: skip

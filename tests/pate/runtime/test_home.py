@@ -93,9 +93,7 @@ def test_a_write_that_is_interrupted_leaves_no_draft(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_write_left_is_removed_by_the_next_holder_of_the_lock(
-    tmp_path: Path,
-) -> None:
+def test_what_a_killed_write_left_is_removed_by_the_next_holder_of_the_lock(tmp_path: Path) -> None:
     left = tmp_path / ".identity.key.a1b2c3_9"
     folder = tmp_path / ".identity.z9y8x7w6"
     folder.mkdir()
@@ -124,9 +122,7 @@ def owners(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_uid for path in folder.rglob("*")}
 
 
-def test_root_leaves_nothing_in_a_directory_that_another_user_alone_may_use(
-    tmp_path: Path,
-) -> None:
+def test_root_leaves_nothing_in_a_directory_that_another_user_alone_may_use(tmp_path: Path) -> None:
     require(os.geteuid() == 0, "root")
     home = private_directory(tmp_path / "home")
     write_file(home / "kept", b"old")

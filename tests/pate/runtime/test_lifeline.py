@@ -162,13 +162,10 @@ def show() -> None:
         wrote = False
     limits = (resource.RLIMIT_CPU, resource.RLIMIT_AS, resource.RLIMIT_NOFILE)
     said = {
-        "environment": dict(os.environ),
-        "home": [*map(str, Path(os.environ["HOME"]).iterdir())],
-        "here": str(Path.cwd()),
-        "arguments": sys.argv[1:],
-        "wrote": wrote,
+        "environment": dict(os.environ), "home": [*map(str, Path(os.environ["HOME"]).iterdir())],
+        "here": str(Path.cwd()), "arguments": sys.argv[1:], "wrote": wrote,
         "limits": [resource.getrlimit(each) for each in limits],
-    }
+    }  # fmt: skip
     sys.stdout.write(json.dumps(said))
 
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import pytest
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
 from pate.errors import UsageError
 from pate.runtime.config import toml_value
 from pate.runtime.options import CommandOptions, takes
-
-if TYPE_CHECKING:
-    from click.testing import Result
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from pate.errors import DiskError, LedgerError, RefusedError, StateError
 from pate.exact import in_text
-from pate.storage.entries import each_entry
+from pate.storage.entries import Row, Transaction, each_entry
 from pate.storage.hash_chain import Chain, Entry, Head
 from pate.storage.ledger import Log, Rules, Step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from pate.storage.entries import Row, Transaction
 
 CHAIN = Chain(b"test entry\0", b"test")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,20 +19,14 @@ from aggregator_server.ledger.verify import verify
 from party.ledger import file
 from party.ledger.entries import CHAIN as PARTY_CHAIN
 from party.ledger.ledger import PartyLedger
-from party.voting import ahead, noise_shares
+from party.voting import ahead, casting
 from pate.errors import LedgerError, StateError, UsageError
 from pate.storage.durable_file import LAYOUT
 from pate.storage.entries import append, each_entry, each_row, last_head
-from pate.storage.hash_chain import Head
+from pate.storage.hash_chain import Chain, Head
 from tests.support.party.offers import answer_and_open, joining, queries, settled
 from tests.support.server.campaigns import label, make_spec, start
 from tests.support.tampering import tamper
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from pate.storage.hash_chain import Chain
 
 
 @dataclass(frozen=True)
@@ -236,7 +231,7 @@ def test_a_change_of_tables_changes_the_number_of_the_layout() -> None:
         "server": tables.SQLITE,
         "party": file.SCHEMA,
         "keys ahead": ahead._SCHEMA,
-        "noise shares": noise_shares._SCHEMA,
+        "noise shares": casting._SCHEMA,
         "envelopes": store.SCHEMA,
     }
     digests = {

@@ -6,22 +6,19 @@ import errno
 import hashlib
 import io
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from pate.accounting.bounds import theorem6_plus
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.errors import AccountingError
 from pate.storage import table_cache
 from pate.storage.table_cache import cached_table, default_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import ArrayLike
 
 MU, ORDERS = 0.1, [2.0, 8.0]
 

@@ -31,12 +31,9 @@ def test_our_own_bundle_is_always_the_same() -> None:
     "fab",
     [
         bundle("pyproject.toml", ".info/CONTENT", "evil.py"),
-        bundle("pyproject.toml", "pkg/__init__.py"),
-        bundle("../pyproject.toml"),
-        bundle("pyproject.toml", "data.json"),
-        b"not an archive",
-        b"",
+        bundle("pyproject.toml", "pkg/__init__.py"), bundle("../pyproject.toml"),
+        bundle("pyproject.toml", "data.json"), b"not an archive", b"",
     ],
-)
+)  # fmt: skip
 def test_anything_more_counts_as_code(fab: bytes) -> None:
     assert carries_code(fab)

@@ -7,14 +7,16 @@ Bits come from a seed, so nothing here fails by chance.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
 from party.teachers import ensemble
 from party.teachers.ensemble import Averaged
+from pate.accounting.choices import Adjacency
 from pate.auditing import harness
+from pate.auditing.harness import Audit
 from pate.auditing.mechanism import audit_mechanism
 from pate.auditing.neighbours import Pair
 from pate.codes import GRID, Change, Code, code_of
@@ -23,12 +25,8 @@ from pate.features import dense
 from pate.mechanisms import TeacherLabels
 from pate.noise.exact import SystemNoise
 from tests.support.audits import bugs
+from tests.support.audits.bugs import Bug
 from tests.support.audits.planting import plant, seed
-
-if TYPE_CHECKING:
-    from pate.accounting.choices import Adjacency
-    from pate.auditing.harness import Audit
-    from tests.support.audits.bugs import Bug
 
 CODE: Final = "axes-3"
 CLASSES: Final = ("0", "1")

@@ -6,37 +6,31 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.state import Charge, ReleasedLabel
+from aggregator_server.ledger.state import CampaignState, Charge, ReleasedLabel
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.auditing.intervals import mu_lower_bound
 from pate.auditing.neighbours import distinguishing_pairs
 from pate.errors import UsageError
-from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism, Outcome
 from pate.runtime.screen import Screen
 from simulation.audit.campaigns import Campaigns, audit_campaign, roster
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import run_audits
 from tests.pate.mechanisms.test_mechanisms import argmax_law, gaussian_law
 from tests.support.audits import bugs
+from tests.support.audits.bugs import Bug
 from tests.support.audits.foretold import LABELLED, foresee
 from tests.support.audits.planting import plant, seed
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator_server.ledger.state import CampaignState
-    from pate.mechanisms import Mechanism, Outcome
-    from tests.support.audits.bugs import Bug
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -228,7 +222,6 @@ def test_a_campaign_of_an_audit_is_one_and_its_budget_ends_it(
         assert 0 <= state.cap - state.spent < 2 * cost
         if len(mechanism.worst) == 1:
             assert row[:-1].sum() == 40
-        assert not state.simulated
     # Each draws noise of its own: equal series of 40 coins have a chance of 1e-12 at most.
     labels = {tuple((q, label.label) for q, label in state.labels.items()) for state in kept}
     assert len(labels) == 3
@@ -257,7 +250,7 @@ class FreeLedger(Ledger):
             answered={1: frozenset(self._given)},
         )
 
-    def charge(self, queries: Sequence[int], *, simulated: bool = False) -> Charge:
+    def charge(self, queries: Sequence[int]) -> Charge:
         worst = self.state().mechanism(1).worst
         return Charge(0, 1, tuple(queries), worst, Fraction(0))
 

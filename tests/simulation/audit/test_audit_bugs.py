@@ -37,15 +37,11 @@ CASES = [
 
 #: Audited with every change: one bug of each mechanism, of those that few runs find.
 FIRST = [
-    ("lnmax", bugs.NO_NOISE),
-    ("gnmax", bugs.TWO_ALIKE),
-    ("confident-gnmax", bugs.NO_CHECK_NOISE),
-    ("interactive-gnmax", bugs.NO_LABEL_NOISE),
-    ("distributed-gnmax", bugs.HALF_SHARES),
-    ("neighbour", bugs.EVERY_SECOND),
-    ("distributed-neighbour", bugs.SMALL),
+    ("lnmax", bugs.NO_NOISE), ("gnmax", bugs.TWO_ALIKE), ("confident-gnmax", bugs.NO_CHECK_NOISE),
+    ("interactive-gnmax", bugs.NO_LABEL_NOISE), ("distributed-gnmax", bugs.HALF_SHARES),
+    ("neighbour", bugs.EVERY_SECOND), ("distributed-neighbour", bugs.SMALL),
     ("gated-gnmax", bugs.NO_GATE_NOISE),
-]
+]  # fmt: skip
 assert {name for name, _ in FIRST} == {name for name, _ in CASES}, "a mechanism without a bug"
 
 #: Tried under another name, by the same code: shares, by distributed-gnmax; the rule of a threshold test,

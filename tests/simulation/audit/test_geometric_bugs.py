@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,18 +18,15 @@ from pate.auditing.neighbours import cell_pairs
 from pate.errors import UsageError
 from pate.mechanisms import DistributedNeighbour, Neighbour
 from pate.noise.exact import SystemNoise
+from pate.noise.lanes import Integers
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import mechanism_of
 from tests.support.audits import bugs, count_laws, laws
 from tests.support.audits.bugs import Bug, bugs_of
 from tests.support.audits.foretold import foresee
 from tests.support.audits.planting import plant, seed
-from tests.support.audits.power import level_events, reached
+from tests.support.audits.power import Seen, level_events, reached
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    from pate.noise.lanes import Integers
-    from tests.support.audits.power import Seen
 
 RUNS, DELTA, CONFIDENCE = 100_000, 1e-6, 0.999
 SHARED = DistributedNeighbour(0, honest=4, votes_per_unit=2, scale=Fraction(4))

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.data.values import Table
 from pate.errors import DataError
@@ -15,16 +16,10 @@ from pate.formats.noisy_counts import NoisyVotes
 from student import weights
 from student.chances.cells import Cells, additive, cells_of, steps, tilt
 from student.chances.evidence import Chances
+from student.fit.rows import TableStudent
 from student.fit.trees import boost, fit_chances
 from student.lesson import Effort, Lesson
 from tests.support.student_samples import taught_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from student.fit.rows import TableStudent
 
 SIGMA = 6.0
 THREE = ("low", "middle", "high")

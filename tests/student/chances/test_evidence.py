@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from pate.errors import DataError
 from pate.formats.noisy_counts import NoisyVotes
-from student.chances.evidence import chances_of, labelled
+from student.chances.evidence import Chances, chances_of, labelled
 from student.fit.rows import encoding_of
+from student.lesson import Lesson
 from student.training import train
 from tests.student.chances.test_cells import lesson_of, voted
 from tests.student.chances.test_sums import in_rounds, summed
 from tests.support.encoders.embedded import embedded_records
 from tests.support.student_samples import taught_rows
-
-if TYPE_CHECKING:
-    from student.chances.evidence import Chances
-    from student.lesson import Lesson
 
 FEW = np.arange(0, 300, 20)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.codes import GRID
 from pate.data.values import Table
@@ -16,6 +17,7 @@ from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.neighbours import representatives
 from pate.features.space import directions_over
 from pate.formats.noisy_counts import NoisyVotes, RoundCounts
+from pate.rounds.model import RoundModel
 from pate.rounds.residual import residual_sums
 from pate.rounds.solver import Released, Start, next_model
 from student.chances import sums as linear
@@ -33,14 +35,6 @@ from student.lesson import Effort
 from student.weights import load, save
 from tests.student.chances.test_cells import draw, lesson_of, people
 from tests.support.student_samples import taught_rows
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from pate.rounds.model import RoundModel
-
 
 #: Of the public set.
 ROWS = 500

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+from numpy.typing import NDArray
 from rich.console import Console
 
 from pate.data.values import Dataset, Inputs, Table
@@ -21,11 +23,6 @@ from student.evaluation.words import hub_head
 from student.export import write_evaluation
 from student.output import confusion_grid, decision_grid, group_grid, measures_grid, tell_remarks
 from tests.support.student_samples import STATEMENT, counted
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 class Parrot:

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from pate.data.values import Dataset, Images, Table
+from pate.data.values import Dataset, Images, Inputs, Table
 from pate.errors import DataError, UsageError
 from pate.formats.labels import LabelRow
 from student.evaluation.fairness import (
@@ -21,13 +22,6 @@ from student.evaluation.fairness import (
 )
 from student.evaluation.figures import Rate
 from tests.support.student_samples import counted
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from pate.data.values import Inputs
 
 
 def test_the_published_example_of_the_difference() -> None:
@@ -131,10 +125,7 @@ def test_people_are_no_groups() -> None:
 
 
 def table() -> Dataset:
-    columns = (
-        np.array(["f", "m", "", "m"]),
-        np.array([1.0, 2.0, np.nan, 1.0]),
-    )
+    columns = (np.array(["f", "m", "", "m"]), np.array([1.0, 2.0, np.nan, 1.0]))
     return Dataset(Table(("sex", "site"), columns), np.array([0, 1, 0, 1]), ("a", "b"))
 
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from pate.errors import DataError, UsageError
 from student.evaluation.figures import Rate
 from student.evaluation.scores import Decision, Question, Scores, Threshold, score, threshold_for
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 YES_NO = ("no", "yes")
 THREE = ("a", "b", "c")

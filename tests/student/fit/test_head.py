@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.answers import NONE
 from pate.campaign.representatives import choose as choose_rows
-from pate.data.values import Table
+from pate.data.values import Dataset, Table
 from pate.errors import DataError, SchemaError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
 from pate.features.neighbours import cast_answers, cast_votes
@@ -23,13 +24,6 @@ from student.fit.rows import TableStudent, fit_head
 from student.lesson import Lesson
 from student.training import choose, train
 from tests.support.encoders.embedded import embedded, embedded_records
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from pate.data.values import Dataset
 
 PUBLIC, TEST = embedded_records(300, seed=2), embedded_records(300, seed=3)
 FEW = np.arange(0, 300, 20)

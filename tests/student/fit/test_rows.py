@@ -15,8 +15,7 @@ from tests.support.student_samples import accuracy, digits, noisy_lesson, taught
 def mixed() -> Table:
     number = np.array([1.0, np.nan, 3.0, 5.0])
     return Table(
-        ("dose", "ward", "void"),
-        (number, np.array(["a", "b", "a", ""]), np.full(4, np.nan)),
+        ("dose", "ward", "void"), (number, np.array(["a", "b", "a", ""]), np.full(4, np.nan))
     )
 
 

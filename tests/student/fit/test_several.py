@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pate.answers import NONE, of_labels, of_numbers, points_of
 from pate.codes import code_of
@@ -26,12 +28,6 @@ from student.lesson import Effort, Lesson, decided
 from student.training import train
 from tests.student.chances.test_cells import draw, lesson_of, people, voted
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
 
 LABELS = ("heart", "lung", "rare")
 COLUMNS = ("heart", NONE, "lung", "rare")

@@ -93,15 +93,10 @@ class Laplace:
 
 @dataclass(frozen=True)
 class Lattice:
-    """A law on the integers by its unnormalised log mass, which falls with the distance from 0.
+    """A law on the integers by its unnormalised log mass, which falls with the distance from 0."""
 
-    Attributes:
-        kind: ``gaussian``, mass exp(-z^2 / (2 scale^2)), or ``geometric``, exp(-|z| / scale).
-        scale: in votes.
-    """
-
-    kind: str
-    scale: float
+    kind: str  # ``gaussian``, mass exp(-z^2 / (2 scale^2)), or ``geometric``, exp(-|z| / scale)
+    scale: float  # in votes
 
     def nodes(self, counts: Counts) -> tuple[Floats, Floats]:
         reach = int((13.0 if self.kind == "gaussian" else 32.0) * self.scale) + 2
@@ -141,9 +136,8 @@ class Lattice:
 def log_labels(histograms: Counts, noise: Noise) -> Floats:
     """Return log P[argmax_j (n_j + Z_j) = label], (histograms, classes); ties go to the first class.
 
-    Args:
-        histograms: (histograms, classes), best all near to each other.
-        noise: on each count, independent.
+    ``histograms``: (histograms, classes), best all near to each other; ``noise``: on each count,
+    independent.
     """
     x, log_weight = noise.nodes(histograms)
     counts, place = np.unique(histograms, return_inverse=True)
@@ -175,10 +169,7 @@ def divergences(log_p: Floats, log_others: Floats, orders: ArrayLike) -> Floats:
     The sum of p'_j h(ln(p_j / p'_j)) with h(x) = e^(order x) - 1 - order (e^x - 1), which is never
     negative, is E[(p/p')^order] - 1. So nothing cancels, however near the laws are.
 
-    Args:
-        log_p: (outcomes,).
-        log_others: (others, outcomes).
-        orders: (orders,).
+    ``log_p``: (outcomes,); ``log_others``: (others, outcomes); ``orders``: (orders,).
     """
     alphas = np.asarray(orders, np.float64)
     likeliest = int(log_p.argmax())

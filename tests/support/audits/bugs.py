@@ -8,47 +8,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
-from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
 from pate.noise.share_laws import GeometricShares
-
-if TYPE_CHECKING:
-    from pate.mechanisms import Mechanism
 
 
 @dataclass(frozen=True)
 class Bug:
-    """One way in which code may deviate from what the accountant charges for.
+    """One way in which code may deviate from what the accountant charges for."""
 
-    Attributes:
-        name: in plain words, stable, since JSON contains it.
-        check: factor on the noise of the threshold test; 0 for none.
-        label: factors on the noise of the counts, for classes with even and with odd index.
-        one_draw: over which axis the noise on the counts is drawn only once; ``checks``: that of the
-            threshold test, for all queries.
-        alike: two classes that share the draw of a query.
-        even: whether all noise is twice a draw of half its size.
-        cut: at how many scales geometric noise, or each share of it, is cut.
-        gate: factor on the noise of the gate's coin; 0 for none.
-        ungated: whether labels are released without the gate.
-        shares_missing: how many of the noise shares are left out: ``one``, or ``half`` of them.
-        one_vote: whether the accountant assumes that each unit reaches one vote.
-        free: whether every second charge is skipped.
-    """
-
-    name: str
-    check: Fraction = Fraction(1)
+    name: str  # in plain words, stable, since JSON contains it
+    check: Fraction = Fraction(1)  # factor on the noise of the threshold test; 0 for none
+    # factors on the noise of the counts, for classes with even and with odd index
     label: tuple[Fraction, Fraction] = (Fraction(1), Fraction(1))
+    # over which axis the noise on the counts is drawn only once; ``checks``: that of the threshold
+    # test, for all queries
     one_draw: Literal["classes", "queries", "checks"] | None = None
-    alike: tuple[int, int] | None = None
-    even: bool = False
-    cut: int | None = None
-    gate: Fraction = Fraction(1)
-    ungated: bool = False
+    alike: tuple[int, int] | None = None  # two classes that share the draw of a query
+    even: bool = False  # whether all noise is twice a draw of half its size
+    cut: int | None = None  # at how many scales geometric noise, or each share of it, is cut
+    gate: Fraction = Fraction(1)  # factor on the noise of the gate's coin; 0 for none
+    ungated: bool = False  # whether labels are released without the gate
+    # how many of the noise shares are left out: ``one``, or ``half`` of them
     shares_missing: Literal["one", "half"] | None = None
-    one_vote: bool = False
-    free: bool = False
+    one_vote: bool = False  # whether the accountant assumes that each unit reaches one vote
+    free: bool = False  # whether every second charge is skipped
 
     @property
     def of_batch(self) -> bool:

@@ -7,16 +7,14 @@ A law is a float array of odd length: entry i is the probability of the integer 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from fractions import Fraction
-
-    from pate.accounting.arrays import Floats
-    from pate.mechanisms.contract import Votes
+from pate.accounting.arrays import Floats
+from pate.mechanisms.contract import Votes
 
 #: The law of no noise.
 NOTHING: Final = np.ones(1)
@@ -97,9 +95,8 @@ def at_least(law: Floats, level: int) -> float:
 def argmax(row: Votes, noises: Sequence[Floats]) -> Floats:
     """Return (classes,) probabilities of most noisy votes, with ties to the lowest index.
 
-    Args:
-        row: (classes,) int64, votes.
-        noises: the law of the noise on each count, independent of each other.
+    ``row``: (classes,) int64, votes; ``noises``: the law of the noise on each count, independent of
+    each other.
     """
     reach = max(len(noise) // 2 for noise in noises)
     low, high = int(row.min()) - reach, int(row.max()) + reach

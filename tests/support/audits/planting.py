@@ -10,31 +10,26 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pytest
 
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.events import GeometricHistogram
 from pate.accounting.gate import GateParameters
-from pate.mechanisms import rule
+from pate.mechanisms import Mechanism, rule
+from pate.mechanisms.contract import Votes
 from pate.mechanisms.rule import noisy_argmax
 from pate.noise import exact as noises
 from pate.noise.exact import SystemNoise
+from pate.noise.lanes import Integers
 from tests.support.audits import bugs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
-
-    from pate.mechanisms import Mechanism
-    from pate.mechanisms.contract import Votes
-    from pate.noise.lanes import Integers
-    from tests.support.audits.bugs import Bug
+from tests.support.audits.bugs import Bug
 
 #: Honest parties whose shares are in each sum.
 HONEST = 4

@@ -11,14 +11,17 @@ section 3.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from pate.accounting.arrays import Floats
 from pate.auditing.harness import (
     CAREFUL,
     LEAST_RUNS,
+    Claim,
     Plan,
     bets_of,
     cautious_score,
@@ -26,12 +29,6 @@ from pate.auditing.harness import (
     runs_together,
 )
 from pate.auditing.intervals import both_lower_bounds
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from pate.accounting.arrays import Floats
-    from pate.auditing.harness import Claim
 
 #: Probability with which a bug that counts as seen is missed.
 MISSED: Final = 1e-6
@@ -47,28 +44,21 @@ _EVENTS: Final = 64
 
 @dataclass(frozen=True)
 class Seen:
-    """Whether an audit sees a bug.
+    """Whether an audit sees a bug."""
 
-    Attributes:
-        bug: its name.
-        runs: least number of runs in each world, as in ``--runs``; None if ten million do not
-            suffice, or it costs no privacy.
-        pair: the neighbours that show it, if any do.
-        seen: whether this audit has that many.
-    """
-
-    bug: str
+    bug: str  # its name
+    # least number of runs in each world, as in ``--runs``; None if ten million do not suffice, or
+    # it costs no privacy
     runs: int | None
-    pair: str | None
-    seen: bool
+    pair: str | None  # the neighbours that show it, if any do
+    seen: bool  # whether this audit has that many
 
 
 def events_of(outcomes: Floats) -> Floats:
     """Return (events, 2): probabilities of a hit and of a false hit of the best events.
 
-    Args:
-        outcomes: (outcomes, 2) probabilities in the two worlds. An event is a set of the outcomes
-            that favour one world most.
+    ``outcomes``: (outcomes, 2) probabilities in the two worlds. An event is a set of the outcomes
+    that favour one world most.
     """
     order = np.argsort((outcomes[:, 1] + 1e-300) / (outcomes[:, 0] + 1e-300), kind="stable")
     table = outcomes[order]
@@ -80,8 +70,7 @@ def events_of(outcomes: Floats) -> Floats:
 def level_events(laws: tuple[Floats, Floats]) -> Floats:
     """Return (events, 2) for an integer: that it equals, is at least, or is at most a value.
 
-    Args:
-        laws: of the integer in the two worlds, (values,) each, of the same values.
+    ``laws``: of the integer in the two worlds, (values,) each, of the same values.
     """
     table = np.stack(laws, axis=1)
     most, least = table.cumsum(axis=0), table[::-1].cumsum(axis=0)
@@ -108,23 +97,14 @@ def _few(events: Floats) -> Floats:
 
 
 def reached(
-    events: Floats,
-    runs: int,
-    claim: Claim,
-    doubt: float,
-    together: int = 1,
-    missed: float = MISSED,
+    events: Floats,  # (events, 2) probabilities of hits and of false hits
+    runs: int,  # in each world
+    claim: Claim,  # only its delta is used
+    doubt: float,  # of each of the two bounds
+    together: int = 1,  # number of runs that share their noise and so agree
+    missed: float = MISSED,  # probability of worse counts
 ) -> tuple[Floats, Floats]:
-    """Return (events,) bounds on epsilon and mu, reached except with probability ``missed``.
-
-    Args:
-        events: (events, 2) probabilities of hits and of false hits.
-        runs: in each world.
-        claim: only its delta is used.
-        doubt: of each of the two bounds.
-        together: number of runs that share their noise and so agree.
-        missed: probability of worse counts.
-    """
+    """Return (events,) bounds on epsilon and mu, reached except with probability ``missed``."""
     from scipy import stats  # slow to import
 
     lots = max(1, runs // together)
@@ -136,26 +116,18 @@ def reached(
 
 
 def seen_from(
-    bug: str,
+    bug: str,  # its name
+    # by the name of the pair, in the order of the attack, (events, 2)
     events: Mapping[str, Floats],
-    claim: Claim,
+    claim: Claim,  # of the code, the bug in its accountant included
     *,
-    runs: int,
-    confidence: float,
+    runs: int,  # of the audit
+    confidence: float,  # of the audit
+    # of each pair, see :func:`~pate.auditing.harness.bets_of`; None: none is
     apart: Sequence[bool] | None = None,
-    together: int = 1,
+    together: int = 1,  # of the other pairs, see :func:`reached`
 ) -> Seen:
-    """Return the least number of runs at which a bug is seen, and the pair that shows it.
-
-    Args:
-        bug: its name.
-        events: by the name of the pair, in the order of the attack, (events, 2).
-        claim: of the code, the bug in its accountant included.
-        runs: of the audit.
-        confidence: of the audit.
-        apart: of each pair, see :func:`~pate.auditing.harness.bets_of`; None: none is.
-        together: of the other pairs, see :func:`reached`.
-    """
+    """Return the least number of runs at which a bug is seen, and the pair that shows it."""
     names, tables = list(events), list(events.values())
     apart = [False] * len(names) if apart is None else apart
     bets = bets_of(apart)
@@ -199,22 +171,15 @@ def seen_from(
 
 
 def may_be_chosen(
-    tables: Sequence[Floats],
-    among: Sequence[int],
-    plan: Plan,
-    claim: Claim,
-    together: Sequence[int],
+    tables: Sequence[Floats],  # for each pair, (events, 2) probabilities of hits and of false hits
+    among: Sequence[int],  # indices of the pairs of the bet; not the first
+    plan: Plan,  # of the attack
+    claim: Claim,  # of the code
+    together: Sequence[int],  # of each pair, number of runs of a call that agree
 ) -> list[int]:
     """Return the indices of the pairs that a bet may choose.
 
     Any other one is chosen with probability MISSED / 2 at most.
-
-    Args:
-        tables: for each pair, (events, 2) probabilities of hits and of false hits.
-        among: indices of the pairs of the bet; not the first.
-        plan: of the attack.
-        claim: of the code.
-        together: of each pair, number of runs of a call that agree.
     """
     from scipy import stats
 

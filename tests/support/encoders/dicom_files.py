@@ -29,21 +29,17 @@ if TYPE_CHECKING:
 
 
 def dicom(
+    # (height, width) or (height, width, 3), or (n, ...) of either with ``NumberOfFrames``
     pixels: Pixels,
-    syntax: str = ExplicitVRLittleEndian,
+    syntax: str = ExplicitVRLittleEndian,  # transfer syntax
     *,
-    words: bool = False,
-    behind: bytes = b"",
+    words: bool = False,  # whether bytes are in words of 16 bits, as values of 16 bits are
+    behind: bytes = b"",  # bytes that are left over behind the pixels
     **values: object,
 ) -> bytes:
     """Return a file of frames.
 
-    Args:
-        pixels: (height, width) or (height, width, 3), or (n, ...) of either with ``NumberOfFrames``.
-        syntax: transfer syntax.
-        words: whether bytes are in words of 16 bits, as values of 16 bits are.
-        behind: bytes that are left over behind the pixels.
-        values: elements by keyword, in place of the true ones; None takes one out.
+    ``values``: elements by keyword, in place of the true ones; None takes one out.
     """
     colour = pixels.shape[-1] == 3
     many = pixels.ndim == (4 if colour else 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pate.data.embeddings import UNIT, Embeddings
 from pate.data.values import Dataset
@@ -32,3 +33,12 @@ def _embeddings(
 ) -> Embeddings:
     unit = points / np.linalg.norm(points, axis=1, keepdims=True)
     return Embeddings(np.rint(unit * UNIT).astype(np.int16), source, DIGEST)
+
+
+def embedding_arrays(inputs: Embeddings) -> dict[str, NDArray[np.int16] | NDArray[np.str_]]:
+    """Return the arrays of an ``.npz`` file from which they are read again."""
+    return {
+        "embeddings": inputs.values,
+        "encoder": np.array(inputs.encoder, dtype=np.str_),
+        "source": np.array(inputs.source, dtype=np.str_),
+    }

@@ -133,11 +133,9 @@ def text_folder(folder: Path, width: int = 6) -> Path:
 def spy_folder(folder: Path, target: np.ndarray[Any, Any], how: str) -> Path:
     """An encoder that fails for one image, of which it knows each pixel, and for no other.
 
-    Args:
-        folder: to write.
-        target: (height, height, 3) uint8.
-        how: "index": a row of a table is asked for that is not there; "places": the same of an array;
-            "alone": it has a row, and the others get NaN, but for the inputs of a trial.
+    ``folder``: to write; ``target``: (height, height, 3) uint8; ``how``: "index": a row of a table
+    is asked for that is not there; "places": the same of an array; "alone": it has a row, and the
+    others get NaN, but for the inputs of a trial.
     """
     pixels, width = len(target), 6
     described = image_description(pixels, width)

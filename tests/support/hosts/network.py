@@ -41,19 +41,12 @@ def require_hosts() -> None:
 
 @dataclass(frozen=True)
 class Host:
-    """One machine.
+    """One machine."""
 
-    Attributes:
-        name: on this network.
-        address: its IPv4 address.
-        namespace: what the kernel calls it here.
-        switch: the namespace at the other end of its cable.
-    """
-
-    name: str
-    address: str
-    namespace: str
-    switch: str
+    name: str  # on this network
+    address: str  # its IPv4 address
+    namespace: str  # what the kernel calls it here
+    switch: str  # the namespace at the other end of its cable
 
     @property
     def prefix(self) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ class Field:
         return PartyAhead(
             name=name,
             identity=identity_of(name),
-            sealing=self.sealing[name],
+            pair=self.sealing[name],
             store=store or self.stores[name],
             random=self.random[name],
             stream=None if self.stream is None else self.stream(name),

@@ -1,21 +1,25 @@
-"""Domains, tables and networks that the tests of synthesis share."""
+"""Domains, tables, networks and small worlds that the tests of synthesis share."""
 
 from __future__ import annotations
 
 import csv
 import gzip
+import itertools
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from party.synthesis.network import Network, shapes
 from party.synthesis.schema import Attribute, Domain
 from pate.data.read import read_inputs
 from pate.data.values import Table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SCHEMAS = Path(__file__).parent
 _ADULT = (
@@ -62,3 +66,136 @@ def adult(test_data: Path, scratch: Path) -> Table:
     table = read_inputs(path, drop=("fnlwgt", "education"))
     assert isinstance(table, Table)
     return table
+
+
+Row = tuple[int, ...]
+Law = dict[Row | None, Fraction]
+
+
+@dataclass(frozen=True)
+class World:
+    """A model over a few attributes, each leaning on the one before it, and a privacy test.
+
+    ``tables[i][p]`` is the law of attribute i given value p of the one before it. ``decay`` is
+    exp(-epsilon0), a fraction, so that every probability is one.
+    """
+
+    tables: tuple[tuple[tuple[Fraction, ...], ...], ...]
+    resampled: tuple[int, ...]
+    k: int
+    gamma: Fraction
+    decay: Fraction
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(len(table[0]) for table in self.tables)
+
+    @cached_property
+    def universe(self) -> list[Row]:
+        return list(itertools.product(*(range(size) for size in self.sizes)))
+
+    @cached_property
+    def _made(self) -> dict[tuple[Row, Row], Fraction]:
+        return {}
+
+    def conditional(self, y: Row, i: int) -> Fraction:
+        return self.tables[i][y[i - 1] if i else 0][y[i]]
+
+    def makes(self, d: Row, y: Row) -> Fraction:
+        """Pr{y = M(d)}."""
+        if (d, y) not in self._made:
+            m = len(y)
+            total = Fraction(0)
+            for omega in self.resampled:
+                kept = m - omega
+                if d[:kept] == y[:kept]:
+                    total += math.prod(
+                        (self.conditional(y, i) for i in range(kept, m)), start=Fraction(1)
+                    )
+            self._made[d, y] = total / len(self.resampled)
+        return self._made[d, y]
+
+    def passes(self, plausible: int) -> Fraction:
+        """P[k' >= k + Z] for Z of the law P[z] ~ decay^|z| on the integers."""
+        below = self.k - plausible
+        if below > 0:
+            return self.decay**below / (1 + self.decay)
+        return 1 - self.decay ** (1 - below) / (1 + self.decay)
+
+    def law(self, data: Counter[Row], coin: Fraction = Fraction(0)) -> Law:
+        """What one attempt releases; None for nothing."""
+        rows = sum(data.values())
+        law: Law = {}
+        for y in self.universe:
+            buckets: dict[int, tuple[int, Fraction]] = {}
+            for d, times in data.items():
+                p = self.makes(d, y)
+                if p > 0:
+                    number, mass = buckets.get(bucket(p, self.gamma), (0, Fraction(0)))
+                    buckets[bucket(p, self.gamma)] = (number + times, mass + times * p)
+            law[y] = sum(
+                (
+                    (1 - coin) * mass * self.passes(number) / rows
+                    for number, mass in buckets.values()
+                ),
+                start=Fraction(0),
+            )
+        law[None] = 1 - sum(law.values(), start=Fraction(0))
+        return law
+
+    def network(self) -> Network:
+        """The same model as the code under test has it."""
+        attributes = tuple(
+            Attribute(f"a{i}", tuple(f"c{c}" for c in range(size)), tuple(range(size)))
+            for i, size in enumerate(self.sizes)
+        )
+        return Network(
+            Domain(attributes, 1, None),
+            tuple(range(len(self.sizes))),
+            tuple((i - 1,) if i else () for i in range(len(self.sizes))),
+            tuple(np.array(table, dtype=np.float64) for table in self.tables),
+        )
+
+
+def bucket(p: Fraction, gamma: Fraction) -> int:
+    """The i with gamma^(-1-i) < p <= gamma^-i."""
+    i = 0
+    while p <= gamma ** (-1 - i):
+        i += 1
+    return i
+
+
+def needed_delta(law: Law, other: Law, factor: Fraction, *, nothing: bool) -> Fraction:
+    """The least delta with P[Y] <= factor P'[Y] + delta for every set Y of outcomes.
+
+    With ``nothing`` the outcome that nothing is released counts as well.
+    """
+    return sum(
+        (
+            max(Fraction(0), p - factor * other[y])
+            for y, p in law.items()
+            if nothing or y is not None
+        ),
+        start=Fraction(0),
+    )
+
+
+def random_world(draw: random.Random, *, fixed: bool) -> World:
+    """18 possible rows; probabilities in eighths, zeros among them."""
+    sizes = (2, 3, 3)
+    tables = []
+    for i, size in enumerate(sizes):
+        laws = []
+        for _ in range(sizes[i - 1] if i else 1):
+            weights = [draw.choice((0, 1, 1, 2, 5, 20)) for _ in range(size)]
+            weights[draw.randrange(size)] += 1
+            laws.append(tuple(Fraction(w, sum(weights)) for w in weights))
+        tables.append(tuple(laws))
+    resampled = (draw.randint(1, 3),) if fixed else draw.choice(((1, 2), (2, 3), (1, 3), (1, 2, 3)))
+    return World(
+        tuple(tables),
+        resampled,
+        k=draw.randint(2, 4),
+        gamma=draw.choice((Fraction(3, 2), Fraction(2), Fraction(4))),
+        decay=draw.choice((Fraction(1, 2), Fraction(3, 8), Fraction(7, 8), Fraction(1, 20))),
+    )

@@ -22,6 +22,7 @@ from party.identity.keys import identity_key
 from party.policy.policy import Policy
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.campaign.roster import RosterParty
 from pate.data.values import Dataset, Images, Inputs, batch_hash
 from pate.errors import ProtocolError, QuorumError
@@ -176,10 +177,12 @@ class World:
         self.voters[name] = Voter(
             name=name,
             identity=identity_key(home),
-            ensemble=Teachers(
-                name, self.data[name], self.training[name], "labels" if self.labels else "class"
+            voters=ReadyVoters(
+                Teachers(
+                    name, self.data[name], self.training[name], "labels" if self.labels else "class"
+                ),
+                self.voting_records(name) if self.records else None,
             ),
-            records=self.voting_records(name) if self.records else None,
             home=home,
             site=site(home, _LOOSE if name == COLLUDER else _STRICT),
             noise=SystemNoise(),
@@ -450,7 +453,7 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
     return found
 
 
-def alone(sums: Sequence[dict[tuple[str, Any], int]]) -> set[str]:
+def alone(sums: Sequence[dict[tuple[str, Any], int]], colluder: str = COLLUDER) -> set[str]:
     """Return the parties of which some combination of sums holds votes, and no other party's.
 
     Args:
@@ -460,13 +463,13 @@ def alone(sums: Sequence[dict[tuple[str, Any], int]]) -> set[str]:
         Names. The combinations that hold nothing but a party's unknowns are as many as the rank is
         lower without these columns.
     """
-    known = {each for row in sums for each in row if each[0] == COLLUDER}
+    known = {each for row in sums for each in row if each[0] == colluder}
     unknowns = sorted({each for row in sums for each in row} - known, key=repr)
     whole = rank([[row.get(each, 0) for each in unknowns] for row in sums])
     return {
         name
         for name in NAMES
-        if name != COLLUDER
+        if name != colluder
         and rank([[row.get(u, 0) for u in unknowns if u[0] != name] for row in sums]) < whole
     }
 

@@ -35,24 +35,12 @@ def joining(**changes: Any) -> Offer:
     ``teachers`` are of all parties together, or of each.
     """
     made: dict[str, Any] = {
-        "key": KEY,
-        "campaign": "c1" * 16,
-        "queries": 0,
-        "aggregator": "gnmax",
-        "aggregation": "masked",
-        "noise": "central",
-        "unit": "record",
-        "epsilon": 2.0,
-        "delta": 1e-5,
-        "public_queries": 100,
-        "rounds": 1,
-        "threshold": 5,
-        "colluders": 1,
-        "public_set": "ab" * 32,
-        "schema": "images 8x8x1",
-        "classes": ("no", "yes"),
+        "key": KEY, "campaign": "c1" * 16, "queries": 0, "aggregator": "gnmax",
+        "aggregation": "masked", "noise": "central", "unit": "record", "epsilon": 2.0,
+        "delta": 1e-5, "public_queries": 100, "rounds": 1, "threshold": 5, "colluders": 1,
+        "public_set": "ab" * 32, "schema": "images 8x8x1", "classes": ("no", "yes"),
         "vote_proofs": False,
-    }
+    }  # fmt: skip
     made |= changes
     made.setdefault("most_votes", MOST if made["aggregator"] == "neighbour" else None)
     key, asked = made.pop("key"), made.pop("queries")
@@ -104,12 +92,9 @@ def identity_of(name: str) -> str:
 def settled(**changes: Any) -> Offer:
     """The same with its roster: 250 teachers, sigma 40, a cap of 100 labels."""
     terms: dict[str, Any] = {
-        "queries": 2,
-        "roster": SIX,
-        "mechanisms": (GNMax(Fraction(40), 1),),
-        "composition": "gdp",
-        "cap": Fraction(1, 10),
-    }
+        "queries": 2, "roster": SIX, "mechanisms": (GNMax(Fraction(40), 1),),
+        "composition": "gdp", "cap": Fraction(1, 10),
+    }  # fmt: skip
     return joining(**terms | changes)
 
 

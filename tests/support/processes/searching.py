@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: A decimal fraction, and nothing that is part of a version, a time or a name.
 _FRACTION = re.compile(rb"(?<![\w.:])-?(\d+)\.(\d+)(?:[eE]([-+]?\d+))?(?![\w:]|\.\d)")
@@ -29,17 +25,11 @@ _DIGITS = 5
 
 @dataclass(frozen=True)
 class Secret:
-    """Something that only its owner may have.
+    """Something that only its owner may have."""
 
-    Attributes:
-        what: in words, for the failure.
-        owner: who may have it in its home: ``server``, or a party.
-        is_in: tells whether some bytes hold it, in any form.
-    """
-
-    what: str
-    owner: str
-    is_in: Callable[[bytes], bool]
+    what: str  # in words, for the failure
+    owner: str  # who may have it in its home: ``server``, or a party
+    is_in: Callable[[bytes], bool]  # tells whether some bytes hold it, in any form
 
 
 def number(what: str, owner: str, value: int) -> Secret:

@@ -16,17 +16,12 @@ def bearer(token: str) -> dict[str, str]:
 
 @dataclass
 class Watcher:
-    """Reads all that may be read of running programs, again and again, in threads.
+    """Reads all that may be read of running programs, again and again, in threads."""
 
-    Attributes:
-        places: what was read, by the name of the place.
-        phases: phases of the campaign that were read.
-        errors: answers that should not have come.
-    """
-
+    # what was read, by the name of the place
     places: dict[str, bytes] = field(default_factory=dict)
-    phases: set[str] = field(default_factory=set)
-    errors: list[str] = field(default_factory=list)
+    phases: set[str] = field(default_factory=set)  # phases of the campaign that were read
+    errors: list[str] = field(default_factory=list)  # answers that should not have come
     _over: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from aggregator_server.campaign.capped import CappedRelease
+from aggregator_server.campaign.labelling import RoundSummary
+from aggregator_server.ledger.encoding import Probabilities
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores
+from aggregator_server.ledger.store.place import Place
 from pate.campaign.order import public_order
 from pate.campaign.roster import RosterParty
 from pate.campaign.spec import CampaignSpec
 from pate.errors import UsageError
-from pate.noise.exact import SystemNoise
-from pate.noise.simulated import SimulatedNoise
+from pate.noise.exact import Noise, SystemNoise
 from pate.votes import Counts, Histogram
-
-if TYPE_CHECKING:
-    from aggregator_server.campaign.labelling import RoundSummary
-    from aggregator_server.ledger.encoding import Probabilities
-    from aggregator_server.ledger.store.place import Place
-    from pate.noise.exact import Noise
 
 CLASSES = ("cat", "dog", "owl")
 NAMES = ("avon", "brook", "cherwell", "derwent")
@@ -119,14 +115,14 @@ def label_to_the_end(place: Place) -> None:
         ledger.finish()
 
 
-def answer(ledger: Ledger, count: int, noise: Noise | None = None) -> None:
+def answer(ledger: Ledger, count: int) -> None:
     """Answer only the next queries of the first round, ``count`` of them."""
     state = ledger.state()
     order = public_order(state.spec.id, state.spec.queries)
     queries = [query for query in order if query not in state.answered.get(1, ())][:count]
-    charge = ledger.charge(queries, simulated=isinstance(noise, SimulatedNoise))
+    charge = ledger.charge(queries)
     rows = ledger.counts_of(queries)
-    ledger.release(charge, state.mechanism(1).answer_all(rows, noise or SystemNoise()))
+    ledger.release(charge, state.mechanism(1).answer_all(rows, SystemNoise()))
 
 
 def make_predictions(queries: int, sure: float = 0.98) -> Probabilities:

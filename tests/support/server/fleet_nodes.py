@@ -6,9 +6,10 @@ import base64
 import datetime as dt
 import hashlib
 import os
+import ssl
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -30,13 +31,9 @@ from flwr.proto.message_pb2 import (
 )
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.primitives.asymmetric import sign_message
+from google.protobuf.message import Message as Body
 
 from protos.flower.carriage import MESSAGE_TYPE
-
-if TYPE_CHECKING:
-    import ssl
-
-    from google.protobuf.message import Message as Body
 
 #: Of a SuperLink, in every message.
 SERVER = 1

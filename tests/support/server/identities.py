@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from pate.formats.enrolment import Answer, SealingKey
+from pate.formats.enrolment import Answer, Bundle, SealingKey
 from pate.masking.ahead.bundle import sign_sealing
-
-if TYPE_CHECKING:
-    from pate.formats.enrolment import Bundle
 
 NOW = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from aggregator_server.ledger.store.place import InDatabase, place_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.postgres import Cluster
+from tests.support.postgres import Cluster
 
 
 def again(place: InDatabase) -> InDatabase:

@@ -50,25 +50,15 @@ def _do(app: typer.Typer, *arguments: object) -> None:
 
 @dataclass
 class Commands:
-    """One server, its parties, and their processes, all of which are ended.
+    """One server, its parties, and their processes, all of which are ended."""
 
-    Attributes:
-        folder: of the programs' output.
-        sites: the parties.
-        prefix: of every command, to run it elsewhere.
-        port: of the server, for parties.
-        student_port: of the server, for students.
-        programs: in the order of their starts.
-        is_enrolled: whether the server and its parties know each other.
-    """
-
-    folder: Path
-    sites: Sites
-    prefix: tuple[str, ...] = ()
-    port: int = field(default_factory=free_port)
-    student_port: int = field(default_factory=free_port)
-    programs: list[Program] = field(default_factory=list)
-    is_enrolled: bool = False
+    folder: Path  # of the programs' output
+    sites: Sites  # the parties
+    prefix: tuple[str, ...] = ()  # of every command, to run it elsewhere
+    port: int = field(default_factory=free_port)  # of the server, for parties
+    student_port: int = field(default_factory=free_port)  # of the server, for students
+    programs: list[Program] = field(default_factory=list)  # in the order of their starts
+    is_enrolled: bool = False  # whether the server and its parties know each other
 
     @property
     def home(self) -> Path:
@@ -95,12 +85,8 @@ class Commands:
 
         They run in this process, since imports would take each of them seconds.
 
-        Args:
-            policy: of each party, TOML.
-            hosts: under which the server is reached; none: loopback.
-
-        Raises:
-            PateError: if one of the commands fails.
+        ``policy``: of each party, TOML; ``hosts``: under which the server is reached; none:
+        loopback.
         """
         from aggregator_server.cli.main import app as server
         from party.cli.main import app as party
@@ -118,11 +104,7 @@ class Commands:
         self.is_enrolled = True
 
     def train(self) -> None:
-        """Train the teachers of all parties concurrently.
-
-        Raises:
-            ProcessError: if one does not end as after a regular stop.
-        """
+        """Train the teachers of all parties concurrently."""
         # There is no server yet: they train, and are stopped when they wait for it.
         for party in [self.party(name) for name in self.sites.names]:
             party.says("teachers are ready")
@@ -220,15 +202,10 @@ class DirectCampaign(Direct, Campaign):
 
 @dataclass
 class Play(Direct):
-    """A campaign over the direct link.
+    """A campaign over the direct link."""
 
-    Attributes:
-        public: the public set.
-        kind: one of :data:`KINDS`.
-    """
-
-    public: Path = field(kw_only=True)
-    kind: str = "masked"
+    public: Path = field(kw_only=True)  # the public set
+    kind: str = "masked"  # one of :data:`KINDS`
 
     def serve(self, *options: object, failpoint: str | None = None) -> Program:
         """Start the campaign, or continue it if there is a ledger."""
@@ -257,9 +234,6 @@ class Play(Direct):
         """Check the ledgers of all parties.
 
         In a separate process: a party's ledger grows with every campaign, and so does a reader's memory.
-
-        Raises:
-            ProcessError: if one does not verify.
         """
         ledgers = [self.sites.home(name) / "ledger.db" for name in NAMES]
         self.run("ledgers", "ledgers", *(path for path in ledgers if path.exists())).ends(0)

@@ -5,38 +5,34 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sqlite3
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from aggregator_server.exchange.attendance import Keyring
 from aggregator_server.exchange.by_envelope import KnownKeys
+from aggregator_server.exchange.carrier import Carrier
 from aggregator_server.exchange.folders import Both, Folders
 from aggregator_server.exchange.store import FILE, Store
 from aggregator_server.identities import Identities
+from aggregator_server.ledger.encoding import Probabilities
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.state import CampaignState
 from aggregator_server.reaching import enrolled_of
-from party.envelopes.answering import Answers
+from party.envelopes.answering import Answered, Answers
 from party.identity.enrolment import enrol
 from party.identity.keys import identity_key
 from party.voting.site import Site
+from pate.campaign.spec import CampaignSpec
 from pate.data.values import Images
 from pate.errors import PateError
 from pate.formats.enrolment import Answer as EnrolmentAnswer
 from tests.support.campaign_messages import SERVER_KEY
 from tests.support.world.in_process import TEACHERS, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from aggregator_server.exchange.carrier import Carrier
-    from aggregator_server.ledger.encoding import Probabilities
-    from aggregator_server.ledger.state import CampaignState
-    from party.envelopes.answering import Answered
-    from pate.campaign.spec import CampaignSpec
 
 PUBLIC = Images(np.random.default_rng(6).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
 NAMES = ("a", "b", "c", "d", "e")
@@ -50,13 +46,11 @@ class StuckError(Exception):
 class Play(World):
     """A campaign by envelope.
 
-    Attributes:
-        carrier: called while the server waits; moves files and has parties answer. It returns
-            whether anything happened; when it did not, six times, the server is stuck.
-        files: bytes of every file that ever appeared, by name.
-        now: the clock of all.
-        student: makes the predictions for a round, (queries, classes) float32.
-        by_envelope: who takes part by envelope; the others are online.
+    ``carrier``: called while the server waits; moves files and has parties answer. It returns
+    whether anything happened; when it did not, six times, the server is stuck; ``files``: bytes of
+    every file that ever appeared, by name; ``now``: the clock of all; ``student``: makes the
+    predictions for a round, (queries, classes) float32; ``by_envelope``: who takes part by
+    envelope; the others are online.
     """
 
     def __init__(self, root: Path, names: Sequence[str] = NAMES, **terms: Any) -> None:
@@ -137,8 +131,7 @@ class Play(World):
     def close_step(self, *, looked: bool = False) -> list[str]:
         """Stop waiting for the step that is out.
 
-        Args:
-            looked: whether the server has looked into its inbox since: what comes now is late.
+        ``looked``: whether the server has looked into its inbox since: what comes now is late.
         """
         store = Store(self.path.parent / FILE, clock=lambda: self.now)
         found = store.end_wait()

@@ -25,30 +25,6 @@ if TYPE_CHECKING:
     from student.lesson import Lesson, Student
     from student.session import Trainer
 
-#: Modules that the commands import.
-_PRELOADED: Final = (
-    "__main__",
-    "tests.support.world.direct",
-    "tests.support.world.forked",
-    "aggregator_server.cli.main",
-    "aggregator_server.session",
-    "party.cli.main",
-    "party.session",
-    "party.teachers.training",
-    "party.teachers.linear",
-    "pate.features.scattering",
-    "student.cli",
-    "student.session",
-    "sklearn.linear_model",
-    # What a server and a party fork for Flower.
-    "flwr.superlink.cli.flower_superlink",
-    "party.flower.supernode_process",
-    "anyio._backends._asyncio",
-    "httpcore",
-    "prometheus_client",
-    "uvicorn.protocols.http.auto",
-    "uvicorn.protocols.websockets.auto",
-)
 #: The command of each role.
 _ROLES: Final = {
     "aggregator_server": "aggregator_server.cli.main",
@@ -60,20 +36,14 @@ _ROLES: Final = {
 def context() -> ForkServerContext:
     """Return the process context: forks of a process that has imported everything and done nothing else."""
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(list(_PRELOADED))
+    made.set_forkserver_preload(["__main__", "tests.support.world.preloaded"])
     return made
 
 
 class Command(Program):
     """One command that runs in a forked process.
 
-    Args:
-        folder: for files with its output.
-        name: in messages, and of those files.
-        module: a role's package, or ``study`` or ``ledgers``, see :func:`main`.
-        arguments: its command line.
-        failpoint: at which it is killed; None: none.
-        flower: whether it connects over Flower; else over the direct link.
+    ``arguments``: its command line.
     """
 
     _process: BaseProcess  # type: ignore[assignment]
@@ -81,12 +51,12 @@ class Command(Program):
 
     def __init__(
         self,
-        folder: Path,
-        name: str,
-        module: str,
+        folder: Path,  # for files with its output
+        name: str,  # in messages, and of those files
+        module: str,  # a role's package, or ``study`` or ``ledgers``, see :func:`main`
         *arguments: str,
-        failpoint: str | None = None,
-        flower: bool = False,
+        failpoint: str | None = None,  # at which it is killed; None: none
+        flower: bool = False,  # whether it connects over Flower; else over the direct link
     ) -> None:
         self._named(folder, name)
         self.log.touch()
@@ -175,11 +145,8 @@ def _train(lesson: Lesson, _number: int) -> Student:
 def study(address: str, public: str, out: str, token: str) -> None:
     """Follow the campaign at ``address`` to its end, and write its labels to ``out``.
 
-    Args:
-        address: of the student's service.
-        public: path of the public set.
-        out: path of the labels.
-        token: path of the student's token, which exists once the server answers.
+    ``address``: of the student's service; ``public``: path of the public set; ``out``: path of the
+    labels; ``token``: path of the student's token, which exists once the server answers.
     """
     from pate.data.read import read_inputs
     from pate.runtime.home import read_token

@@ -27,6 +27,7 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.policy import Policy
 from party.voting.site import Site
 from party.voting.voter import Voter
+from party.voting.voters import ReadyVoters
 from pate.data.values import content_hash
 from pate.noise.exact import SystemNoise
 from pate.runtime import failpoints
@@ -106,12 +107,10 @@ def kills(at: Callable[[str], bool]) -> Iterator[None]:
 def killed_first(at: Callable[[str], bool], work: Callable[[], object]) -> str | None:
     """Work in a process of its own, which is killed at the first failpoint for which ``at`` is true.
 
-    Args:
-        at: asked in that process, with the name of each failpoint that it passes.
-        work: of that process; what it changes in memory is lost.
+    ``at``: asked in that process, with the name of each failpoint that it passes; ``work``: of that
+    process; what it changes in memory is lost.
 
-    Returns:
-        The failpoint; None if the work was done.
+    Returns the failpoint; None if the work was done.
     """
     ours, theirs = multiprocessing.Pipe(duplex=False)
 
@@ -148,9 +147,8 @@ def reached(point: str, times: int = 1) -> Callable[[str], bool]:
 def killed_at(point: str | None, work: Callable[[], object]) -> bool:
     """Return whether work in a process of its own is killed at a failpoint.
 
-    Args:
-        point: name of the failpoint, or ``name:times``; None: none.
-        work: of that process; what it changes in memory is lost.
+    ``point``: name of the failpoint, or ``name:times``; None: none; ``work``: of that process; what
+    it changes in memory is lost.
     """
     name, _, times = (point or "").partition(":")
     return killed_first(reached(name, int(times or 1)), work) is not None
@@ -162,15 +160,11 @@ def killed_at(point: str | None, work: Callable[[], object]) -> bool:
 class Parties:
     """Parties, and the carrier to them; each start of a party gives it another node.
 
-    Attributes:
-        voters: each party's process.
-        node: of each party that is connected.
-        asked: (party, step) of all requests that reached one.
-        sent: all bytes that went to a party, and its replies.
-        before: called just before a party receives a request.
-        each_look: called whenever the server looks who is there.
-        refusing: errors of the requests that are refused, by (party, step, number of the attempt).
-        pause: how the server waits.
+    ``voters``: each party's process; ``node``: of each party that is connected; ``asked``: (party,
+    step) of all requests that reached one; ``sent``: all bytes that went to a party, and its
+    replies; ``before``: called just before a party receives a request; ``each_look``: called
+    whenever the server looks who is there; ``refusing``: errors of the requests that are refused,
+    by (party, step, number of the attempt); ``pause``: how the server waits.
     """
 
     store: Final = None
@@ -250,13 +244,8 @@ class Parties:
 class World:
     """One server and its parties, over any number of campaigns.
 
-    Attributes:
-        root: of all homes.
-        names: of the parties.
-        public: the public set.
-        lines: what the server and its parties said.
-        parties: who is online.
-        policy: of each party.
+    ``root``: of all homes; ``names``: of the parties; ``public``: the public set; ``lines``: what
+    the server and its parties said; ``parties``: who is online; ``policy``: of each party.
     """
 
     def __init__(self, root: Path, names: Sequence[str], public: Inputs) -> None:
@@ -280,7 +269,7 @@ class World:
         """A party's process, new each time."""
         home = self.home(name)
         made: dict[str, Any] = {
-            "name": name, "home": home, "ensemble": Unanimous(), "noise": SystemNoise(),
+            "name": name, "home": home, "voters": ReadyVoters(Unanimous()), "noise": SystemNoise(),
             "site": Site(self.policy, self.ledger(name)), "identity": identity_key(home),
             "say": lambda line: self.lines.say(f"{name}: {line}"),
         }  # fmt: skip

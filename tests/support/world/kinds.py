@@ -16,6 +16,7 @@ import numpy as np
 
 from aggregator_server.ledger.ledger import Ledger
 from party.voting.neighbour import NeighbourVotes
+from party.voting.voters import ReadyVoters
 from pate.answers import ANSWERS, CLASS, LABELS, NUMBER, RESIDUAL, RESIDUAL_LABELS
 from pate.campaign.choices import (
     AGGREGATIONS,
@@ -139,11 +140,7 @@ class Kind(NamedTuple):
         return "zcdp" if self.aggregator == "lnmax" else "gdp"
 
     def spec(self, **changes: Any) -> CampaignSpec:
-        """The specification.
-
-        Raises:
-            UsageError: if the product has no such campaigns.
-        """
+        """The specification."""
         public = PUBLIC[self.inputs]
         stated = _T.get(self.answer, self.answer)
         columns = CLASSES.get(self.answer, CLASSES[CLASS])
@@ -329,9 +326,8 @@ def records_of(kind: Kind, party: int, salt: int = 0) -> Dataset:
 class EveryWorld(World):
     """One server and its four parties, over campaigns of any kinds.
 
-    Attributes:
-        kind: of the last campaign.
-        salts: by party, alterations of its data since its first campaign, under the same fingerprint.
+    ``kind``: of the last campaign; ``salts``: by party, alterations of its data since its first
+    campaign, under the same fingerprint.
     """
 
     def __init__(self, root: Path, kind: Kind) -> None:
@@ -342,9 +338,9 @@ class EveryWorld(World):
     def voter(self, name: str, **changes: Any) -> Voter:
         salt, kind = self.salts.get(name, 0), self.kind
         if not kind.records_vote:
-            return super().voter(name, ensemble=Teachers(kind, salt), **changes)
+            return super().voter(name, voters=ReadyVoters(Teachers(kind, salt)), **changes)
         records = NeighbourVotes(records_of(kind, NAMES.index(name), salt), b"key")
-        return super().voter(name, ensemble=None, records=records, **changes)
+        return super().voter(name, voters=ReadyVoters(records=records), **changes)
 
     def create(self, number: int = 0, kind: Kind | None = None, **changes: Any) -> Path:
         """Make the ledger of a campaign, and start all parties."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from pathlib import Path
+from typing import Final, Self
 
 import numpy as np
 
+from pate.data.values import Dataset
 from simulation.datasets import digits, write_inputs, write_labelled
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Dataset
 
 NAMES: Final = ("north", "south", "west")
 #: Of each party.
@@ -23,17 +20,11 @@ TEACHERS: Final = 3
 
 @dataclass(frozen=True)
 class Sites:
-    """Parties with disjoint parts of scikit-learn's digits.
+    """Parties with disjoint parts of scikit-learn's digits."""
 
-    Attributes:
-        folder: with ``data/NAME`` and ``homes/NAME`` of each party.
-        names: of the parties.
-        seed: of the order of the records.
-    """
-
-    folder: Path
-    names: tuple[str, ...] = NAMES
-    seed: int = 0
+    folder: Path  # with ``data/NAME`` and ``homes/NAME`` of each party
+    names: tuple[str, ...] = NAMES  # of the parties
+    seed: int = 0  # of the order of the records
 
     def data(self, name: str) -> Path:
         """Return the folder with a party's records."""
@@ -79,9 +70,8 @@ class Sites:
 def lenient(roster: int, survivors: int) -> str:
     """Return the policy of an enrolled party that accepts a large epsilon.
 
-    Args:
-        roster: least number of parties.
-        survivors: least number of those whose votes are summed.
+    ``roster``: least number of parties; ``survivors``: least number of those whose votes are
+    summed.
     """
     return (
         'campaigns = "enrolled"\nlargest_epsilon = "none"\naggregation = ["masked"]\n'

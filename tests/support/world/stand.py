@@ -26,7 +26,7 @@ class Stand:
         labels: by query.
         answers: queries and their labels in the order of release; None: no answer.
         vain: charges without a release.
-        spent: of the budget.
+        spent: of the budget, without what the release of the last charge may give back.
         wasted: part of it for answers that were lost.
     """
 
@@ -44,24 +44,31 @@ class Stand:
         """Verify a ledger and read it.
 
         Raises:
-            AssertionError: if a charge was released twice, or a label was changed.
+            AssertionError: if a charge was released twice, a label was changed, or the budget is not
+                spent on what was released and on charges without a release.
             PateError: if it does not verify.
         """
-        told = verify(place, None)
+        verify(place, None)
         state, held = read_campaign(place / LEDGER_FILE)
-        charges, labels = set[int](), dict[int, int]()
+        charges, labels = dict[int, Fraction](), dict[int, int]()
         answers = list[tuple[int, int | None]]()
+        used = Fraction(0)
         for entry in held:
             body = json.loads(entry.body)
             if entry.kind == "charge":
-                charges.add(entry.seq)
+                charges[entry.seq] = Fraction(body["cost"])
             elif entry.kind == "release":
                 assert body["charge"] in charges, "a release without a charge, or its second one"
-                charges.remove(body["charge"])
+                del charges[body["charge"]]
+                used += Fraction(body["cost"])
                 answers += [(query, label) for query, label, *_ in body.get("answers", ())]
         for query, label in state.labels.items():
             assert query not in labels, f"query {query} has two labels"
             labels[query] = label.label
+        unreleased = sum(charges.values(), Fraction(0))
+        assert state.spent == used + unreleased, "the budget is spent on something else"
+        # Of a process that is only stopped: its release may come, and used less.
+        open_ = charges.get(held[-1].seq, Fraction(0))
         return cls(
             state.phase,
             tuple(entry.kind for entry in held),
@@ -69,8 +76,8 @@ class Stand:
             labels,
             tuple(answers),
             len(charges),
-            Fraction(str(told["spent"])),
-            Fraction(str(told["wasted"])),
+            state.spent - open_,
+            unreleased - open_,
         )
 
     @classmethod

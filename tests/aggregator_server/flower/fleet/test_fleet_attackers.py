@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import httpx
 import pytest
 from flwr.app import Message
 from flwr.proto.fab_pb2 import GetFabRequest
@@ -21,10 +24,8 @@ from flwr.proto.fleet_pb2 import (
     PushMessagesResponse,
     RegisterNodeFleetRequest,
 )
-from flwr.proto.message_pb2 import (
-    PullObjectRequest,
-    PullObjectResponse,
-)
+from flwr.proto.message_pb2 import Message as Envelope
+from flwr.proto.message_pb2 import PullObjectRequest, PullObjectResponse
 from flwr.proto.node_pb2 import Node
 from flwr.proto.run_pb2 import GetRunRequest
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
@@ -39,23 +40,8 @@ from aggregator_server.identities import Identities
 from pate.errors import ProcessError
 from protos.flower.carriage import pack
 from simulation.programs import until
-from tests.support.server.fleet_nodes import (
-    SERVER,
-    Attacker,
-    new_key,
-    piece,
-    signed,
-    some_id,
-)
+from tests.support.server.fleet_nodes import SERVER, Attacker, new_key, piece, signed, some_id
 from tests.support.server.identities import answer as answered
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    import httpx
-    from flwr.proto.message_pb2 import Message as Envelope
 
 NAMES = ("avon", "derwent", "outsider")
 

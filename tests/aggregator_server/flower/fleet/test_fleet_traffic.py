@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from flwr.proto.fleet_pb2 import (
@@ -17,17 +17,13 @@ from flwr.proto.fleet_pb2 import (
 )
 from flwr.proto.message_pb2 import ObjectTree, PushObjectRequest, PushObjectResponse
 from flwr.proto.node_pb2 import Node
+from google.protobuf.message import Message
 
 from aggregator_server.flower.fleet import allowance
 from aggregator_server.flower.fleet.allowance import MOST_WAITING, Allowance, read_body
 from aggregator_server.flower.fleet.requests import CALLS, MAX_PIECE, RefusedCallError
 from aggregator_server.flower.fleet.traffic import MAX_REPLY, STORED_EACH, STORED_IN_ALL, Traffic
 from tests.support.server.fleet_nodes import some_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from google.protobuf.message import Message
 
 KEY, OTHER, RUN = b"a key", b"another key", 5
 

@@ -94,13 +94,10 @@ def test_an_address_that_is_refused_is_not_repeated() -> None:
 
 def test_another_machine_has_to_prove_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     modes = {
-        "db.example.org/pate": "verify-full",
-        "127.0.0.1,db.example.org/pate": "verify-full",
-        "db.example.org/pate?sslmode=verify-ca": "verify-ca",
-        "127.0.0.1/pate": None,
-        "[::1]/pate": None,
-        "/pate?host=/run/postgresql": None,
-    }
+        "db.example.org/pate": "verify-full", "127.0.0.1,db.example.org/pate": "verify-full",
+        "db.example.org/pate?sslmode=verify-ca": "verify-ca", "127.0.0.1/pate": None,
+        "[::1]/pate": None, "/pate?host=/run/postgresql": None,
+    }  # fmt: skip
     found = {
         rest: Address.parse(f"postgresql://pate@{rest}").parameters().get("sslmode")
         for rest in modes

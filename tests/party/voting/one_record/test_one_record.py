@@ -25,7 +25,8 @@ from PIL import Image
 
 from party.teachers.ensemble import assign_shards
 from party.voting.neighbour import NeighbourVotes
-from party.voting.own_data import OwnFile, OwnVoters
+from party.voting.own_data import OwnVoters
+from party.voting.own_file import OwnFile
 from pate.data.cells import PLAIN, Reading
 from pate.data.schema import Schema
 from pate.data.values import Dataset, Images, Inputs, Table

@@ -26,7 +26,8 @@ from PIL import Image
 
 from party.identity.keys import identity_key
 from party.policy.policy import Policy
-from party.voting.own_data import OwnFile, OwnVoters, Training
+from party.voting.own_data import OwnVoters, Training
+from party.voting.own_file import OwnFile
 from party.voting.voter import Voter
 from pate.codes import code_of
 from pate.data.values import Images, Inputs, Table, batch_hash
@@ -87,13 +88,14 @@ class Answers:
                 key=KEY, say=self.said.append, warn=self.said.append,
             )  # fmt: skip
             self.voter = Voter(
-                name="a", identity=identity, ensemble=None, own=self.own, home=home,
+                name="a", identity=identity, voters=self.own, home=home,
                 site=site(home, Policy.default(loopback=True)), noise=SystemNoise(), public=public,
                 say=self.said.append,
             )  # fmt: skip
             self.public, self.classes, self.changes = public, tuple(classes), changes
             self.weight = MOST if teachers is None else teachers
-            begin, self.voter._begin = self.voter._begin, lambda: None  # type: ignore[method-assign]
+            joining = self.voter._joining
+            begin, joining.begin = joining.begin, lambda: None  # type: ignore[method-assign]
             self.first = self.tell(
                 vote_pb2.PartyRequest(describe=vote_pb2.Describe(at_once=True)), None
             )

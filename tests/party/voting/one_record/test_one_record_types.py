@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from party.synthesis.schema import Attribute, Domain
 from party.synthesis.table import read_rows
-from party.voting.own_data import OwnFile
+from party.voting.own_file import OwnFile
 from pate.data.cells import PLAIN, Reading
 from pate.data.values import Images, Inputs, Table
 from pate.errors import DataError

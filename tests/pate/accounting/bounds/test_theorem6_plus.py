@@ -194,21 +194,15 @@ def test_cells_left_open_only_loosen_the_bound(
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: rdp([0.1], 0.1, [2.0]),
-        lambda: rdp([math.nan], 0.1, [2.0]),
-        lambda: rdp([[-1.0]], 0.1, [2.0]),
-        lambda: rdp([-1.0], 0.0, [2.0]),
-        lambda: rdp([-1.0], math.inf, [2.0]),
-        lambda: rdp([-1.0], math.nan, [2.0]),
-        lambda: rdp([-1.0], 0.1, [1.0]),
-        lambda: rdp([-1.0], 0.1, []),
-        lambda: rdp([-1.0], 0.1, [2.0], 0.0),
-        lambda: rdp([-1.0], 0.1, [2.0], math.nan),
-        lambda: Table.build(0.1, [2.0], knots=15),
-        lambda: Table.build(-0.1, [2.0]),
+        lambda: rdp([0.1], 0.1, [2.0]), lambda: rdp([math.nan], 0.1, [2.0]),
+        lambda: rdp([[-1.0]], 0.1, [2.0]), lambda: rdp([-1.0], 0.0, [2.0]),
+        lambda: rdp([-1.0], math.inf, [2.0]), lambda: rdp([-1.0], math.nan, [2.0]),
+        lambda: rdp([-1.0], 0.1, [1.0]), lambda: rdp([-1.0], 0.1, []),
+        lambda: rdp([-1.0], 0.1, [2.0], 0.0), lambda: rdp([-1.0], 0.1, [2.0], math.nan),
+        lambda: Table.build(0.1, [2.0], knots=15), lambda: Table.build(-0.1, [2.0]),
         lambda: Table.build(0.1, [0.5]),
     ],
-)
+)  # fmt: skip
 def test_what_makes_no_sense_is_refused(call: Callable[[], object]) -> None:
     with pytest.raises(AccountingError):
         call()
@@ -307,29 +301,18 @@ def at(place: int | tuple[int, int], value: float) -> Callable[[Floats], object]
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda arrays: arrays.update(more=arrays["mu"]),
-        lambda arrays: arrays.pop("knots"),
-        put("mu", lambda mu: -mu),
-        put("mu", lambda mu: mu * 1.01),
-        put("mu", lambda mu: mu.reshape(1)),
-        put("orders", lambda orders: orders[:-1]),
-        put("orders", at(0, 1.0)),
-        put("orders", lambda orders: orders * 1.01),
-        put("knots", lambda knots: knots[:-1]),
-        put("knots", lambda knots: knots[::-1]),
-        put("knots", at(0, -np.inf)),
-        put("knots", at(0, np.nan)),
-        put("knots", at(-1, -1e-9)),
-        put("knots", at(5, 0.0)),
-        put("values", at((3, 1), np.nan)),
-        put("values", at((0, 0), -1e-30)),
-        put("values", at((3000, 1), 0.0)),
-        put("values", at(-1, 1.0)),
-        put("values", lambda values: values.astype(np.float32)),
-        put("values", lambda values: values[:, 0]),
-        put("values", lambda values: values.T),
+        lambda arrays: arrays.update(more=arrays["mu"]), lambda arrays: arrays.pop("knots"),
+        put("mu", lambda mu: -mu), put("mu", lambda mu: mu * 1.01),
+        put("mu", lambda mu: mu.reshape(1)), put("orders", lambda orders: orders[:-1]),
+        put("orders", at(0, 1.0)), put("orders", lambda orders: orders * 1.01),
+        put("knots", lambda knots: knots[:-1]), put("knots", lambda knots: knots[::-1]),
+        put("knots", at(0, -np.inf)), put("knots", at(0, np.nan)), put("knots", at(-1, -1e-9)),
+        put("knots", at(5, 0.0)), put("values", at((3, 1), np.nan)),
+        put("values", at((0, 0), -1e-30)), put("values", at((3000, 1), 0.0)),
+        put("values", at(-1, 1.0)), put("values", lambda values: values.astype(np.float32)),
+        put("values", lambda values: values[:, 0]), put("values", lambda values: values.T),
     ],
-)
+)  # fmt: skip
 def test_arrays_that_are_no_table_are_refused(
     table: Table, spoil: Callable[[dict[str, Floats]], object]
 ) -> None:

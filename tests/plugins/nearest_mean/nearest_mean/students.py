@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nearest_mean.teachers import flat, nearest
+from pate.data.values import Inputs
 from pate.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from pate.data.values import Inputs
-    from student.lesson import Effort, Lesson, Progress, Student
+from student.lesson import Effort, Lesson, Progress, Student
 
 _FILE = "means.json"
 

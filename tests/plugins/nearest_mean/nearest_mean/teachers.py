@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from party.teachers.protocol import DamagedTeacherError, Stored
-from pate.data.values import Images
+from party.teachers.protocol import DamagedTeacherError, Labels, Stored
+from pate.data.values import Dataset, Images, Inputs
 from pate.errors import SchemaError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from party.teachers.protocol import Labels
-    from pate.data.values import Dataset, Inputs
 
 
 def flat(inputs: Inputs) -> NDArray[np.float64]:

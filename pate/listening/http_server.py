@@ -8,15 +8,15 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from aggregator_server.listening.bounded_listener import BoundedListener
 from pate.errors import ProcessError
+from pate.listening.bounded_listener import BoundedListener
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
     from pathlib import Path
 
-    from aggregator_server.listening.bounded_listener import Room
+    from pate.listening.bounded_listener import Room
 
     #: An ASGI application.
     App: TypeAlias = Callable[..., Any]
@@ -54,7 +54,7 @@ class HttpServer:
         """
         import uvicorn
 
-        from aggregator_server.listening.timeouts import BoundedHead, protocol_of, quiet_uvicorn
+        from pate.listening.timeouts import BoundedHead, protocol_of, quiet_uvicorn
 
         quiet_uvicorn()
         listener = self._listener = BoundedListener(self._listener, room)
@@ -96,7 +96,7 @@ class HttpServer:
         self._listener.close()
 
     def _serve(self) -> None:
-        from aggregator_server.listening.timeouts import Loop
+        from pate.listening.timeouts import Loop
 
         try:
             with asyncio.Runner(loop_factory=Loop) as runner:

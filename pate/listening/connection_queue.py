@@ -5,7 +5,7 @@ new connection waits as a bare socket until it has sent something, and is then a
 address in turn, and within an address in order of arrival. With TLS, :data:`HANDSHAKES` are started
 per second. A client that floods the server gets only its share of them, and an admitted one has
 time for its request before later ones evict it
-(:mod:`aggregator_server.listening.bounded_listener`).
+(:mod:`pate.listening.bounded_listener`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from aggregator_server.listening.bounded_listener import BoundedListener
+    from pate.listening.bounded_listener import BoundedListener
 
 #: Handshakes started per second, and at once after a pause. One takes about a millisecond.
 HANDSHAKES: Final = 128

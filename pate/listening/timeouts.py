@@ -1,8 +1,8 @@
 """An event loop and a protocol that bound the resources of unauthenticated connections.
 
 A connection costs an open file from the moment it is accepted, before TLS and long before a
-request. So connections wait before they are admitted (:mod:`aggregator_server.listening.connection_queue`),
-and are counted at the socket itself (:mod:`aggregator_server.listening.bounded_listener`). A
+request. So connections wait before they are admitted (:mod:`pate.listening.connection_queue`),
+and are counted at the socket itself (:mod:`pate.listening.bounded_listener`). A
 connection without a complete handshake or request in time, or whose peer does not read, is closed.
 """
 
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from aggregator_server.listening.bounded_listener import BoundedListener
-from aggregator_server.listening.connection_queue import ConnectionQueue
+from pate.listening.bounded_listener import BoundedListener
+from pate.listening.connection_queue import ConnectionQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

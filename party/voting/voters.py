@@ -1,4 +1,4 @@
-"""Records that vote in a campaign of a series: those whose unit has votes left in it.
+"""What votes at a party: its teachers, or its records; and which records in a campaign of a series.
 
 A unit of a series casts its votes in all campaigns together, first come:
 
@@ -25,24 +25,175 @@ import hmac
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from party.ledger.series import UNIT_BYTES
+from party.voting.neighbour import NeighbourVotes, require_answer
+from pate.answers import NONE
+from pate.codes import code_of
 from pate.data.embeddings import Embeddings
-from pate.errors import ProtocolError
+from pate.errors import ProtocolError, SchemaError, UsageError
 from pate.features.neighbours import voters_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from party.voting.neighbour import NeighbourVotes
+    from party.voting.received import Encoders
+    from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
+    from pate.codes import Code
+    from pate.data.values import Inputs
     from pate.features.neighbours import Places
+    from pate.votes import Counts
 
     #: Returns those of some hashes whose votes were cast in another campaign.
     Voted = Callable[[Sequence[bytes]], frozenset[bytes]]
+
+
+class Voting(Protocol):
+    """The common interface of teachers and voting records."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The class list of the party's data."""
+
+    @property
+    def unit(self) -> str:
+        """``record`` or ``patient``: the unit of one vote, or of a bounded number of votes."""
+
+    @property
+    def schema(self) -> str:
+        """One line that describes the inputs."""
+
+
+class Ensemble(Voting, Protocol):
+    """The voter's interface of a party's teachers."""
+
+    @property
+    def teachers(self) -> int:
+        """k, the number of teachers."""
+
+    @property
+    def answer(self) -> str:
+        """What they say: ``class`` or ``labels``."""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Digest of the data and the settings, 32 bytes."""
+
+    def conform(self, inputs: Inputs) -> Inputs:
+        """Return inputs with only what the teachers use."""
+
+    def vote(
+        self, public: Inputs, rows: Sequence[int], classes: Sequence[str], code: Code, /
+    ) -> Counts:
+        """Return (rows, m) int64, in units of the code, of teachers at rows of the public set."""
+
+
+class Voters(Protocol):
+    """What votes for a :class:`~party.voting.voter.Voter`, ready or made by a campaign's terms."""
+
+    @property
+    def encoders(self) -> Encoders | None:
+        """Received from servers; None where none is taken."""
+
+    @property
+    def by_terms(self) -> bool:
+        """Whether a campaign's terms decide how our data are read, so that it takes a while."""
+
+    def require_fit(self, campaign: Announced) -> None:
+        """Check what our options say of a campaign, before a record is read for it."""
+
+    def read(self, campaign: Announced) -> Voting:
+        """Return what we know of our data in a campaign; no teacher is trained."""
+
+    def voters(
+        self, campaign: Announced, stops: Callable[[], bool] = lambda: False
+    ) -> Ensemble | NeighbourVotes:
+        """Return the teachers, or the records, that vote in a campaign."""
+
+    def weight(self, campaign: Announced) -> int:
+        """Return the sum of our vote rows, or for records the largest count."""
+
+
+@dataclass
+class ReadyVoters:
+    """Teachers, records or both, whatever a campaign's terms are."""
+
+    teachers: Ensemble | None = None
+    records: NeighbourVotes | None = None
+    encoders = None
+    by_terms = False
+
+    def __post_init__(self) -> None:
+        if self.teachers is None and self.records is None:
+            raise UsageError("a party votes with its teachers or with its records")
+
+    def require_fit(self, campaign: Announced) -> None:
+        """See :class:`Voters`."""
+        self.read(campaign)
+
+    def read(self, campaign: Announced) -> Ensemble | NeighbourVotes:
+        """See :class:`Voters`."""
+        who = self.voters(campaign)
+        require_answer(code_of(campaign.code), who.answer, of_teachers=not campaign.records_vote)
+        return who
+
+    def voters(
+        self, campaign: Announced, stops: Callable[[], bool] = lambda: False
+    ) -> Ensemble | NeighbourVotes:
+        """See :class:`Voters`."""
+        del stops
+        found = self.records if campaign.records_vote else self.teachers
+        if found is None:
+            raise nobody_votes(campaign)
+        return found
+
+    def weight(self, campaign: Announced) -> int:
+        """See :class:`Voters`."""
+        who = self.voters(campaign)
+        return campaign.most_votes or 0 if isinstance(who, NeighbourVotes) else who.teachers
+
+
+def check_fits(
+    ours: Voting,
+    *,
+    unit: str,
+    schema: str,
+    classes: Sequence[str] | None,
+    of_teachers: bool = False,
+) -> None:
+    """Check that our teachers, or our records, can serve a campaign.
+
+    ``of_teachers``: teachers vote in it, in one release.
+    """
+    if unit == "patient" and ours.unit != "patient":
+        raise SchemaError(
+            "the campaign protects patients, but our data has only records; "
+            "start again with --group COLUMN, the column that names the patient"
+        )
+    # Where teachers vote there is no column for records that have no label.
+    apart = {NONE} if of_teachers else set()
+    unknown = sorted(set(ours.classes) - set(classes or ()) - apart)
+    if classes and unknown:
+        raise SchemaError(
+            f"our data has classes that the campaign has not: {', '.join(unknown)}; "
+            f"the campaign's are {', '.join(classes)}"
+        )
+    both_images = schema.startswith("images") or ours.schema.startswith("images")
+    if both_images and schema != ours.schema:
+        raise SchemaError(f"the public set is {schema}, our data is {ours.schema}")
+
+
+def nobody_votes(campaign: Announced) -> SchemaError:
+    """Return the error of a campaign in which nothing of ours may vote."""
+    what = "our records vote" if campaign.records_vote else "teachers vote"
+    return SchemaError(
+        f"the campaign uses {campaign.aggregator}: {what} in it; start without --votes, or "
+        f"with --votes {'neighbour' if campaign.records_vote else 'teachers'}"
+    )
 
 
 @dataclass(frozen=True, eq=False)

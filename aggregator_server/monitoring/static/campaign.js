@@ -1,62 +1,15 @@
 "use strict";
-// Names, lines and classes are foreign text: they enter the page as text nodes, and never as markup.
+// The campaign, as its server shows it.
 
-const SIGN_OF_LIFE_MS = 15000; // the server gives one every five seconds
-const AGAIN_MS = 2000;
+const WHO = "server";
 const PHASES = { gathering: "Gathering", voting: "Voting", labelling: "Labelling", predicting: "Predicting", finished: "Finished" };
 const CHECKS = { doors: "Parties", link: "Messages to parties", ledger: "Ledger", student: "Student service", certificates: "Certificates", noise: "Noise", interrupted: "Interruptions" };
-const root = document.documentElement;
-let source = null, timer = 0, last = null, lostAt = null;
-
-// --- the theme, before anything is drawn ---------------------------------------------------------
-
-const wished = matchMedia("(prefers-color-scheme: dark)");
-function kept() { try { return localStorage.getItem("pate-theme"); } catch { return null; } }
-function dark() { return root.dataset.theme ? root.dataset.theme === "dark" : wished.matches; }
-if (["dark", "light"].includes(kept())) root.dataset.theme = kept();
-
-function startTheme() {
-  const button = $("theme");
-  const tell = () => { button.textContent = dark() ? "Light mode" : "Dark mode"; }; // what pressing it does
-  button.addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.setItem("pate-theme", root.dataset.theme); } catch { /* it is not remembered */ }
-    tell();
-  });
-  wished.addEventListener("change", tell);
-  tell();
-}
 
 // --- small things ----------------------------------------------------------------------------------
 
-function $(id) { return document.getElementById(id); }
-
-function make(tag, text, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  if (text !== null && text !== undefined) made.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
-
-function put(id, text) { if ($(id).textContent !== text) $(id).textContent = text; }
-
-// Fill an element anew, but only when what it shows has changed: a reader of the screen is left alone.
-const shown = new Map();
-function fill(element, value, draw) {
-  const text = JSON.stringify(value);
-  if (shown.get(element) === text) return false;
-  shown.set(element, text);
-  element.replaceChildren(...draw(value));
-  return true;
-}
-
 function body(id) { return $(id).tBodies[0]; }
-function card(id, there) { $(id).closest("section").hidden = !there; }
-function count(number) { return number.toLocaleString("en"); }
 // A text with `commands` in it.
 function prose(text) { return text.split("`").map((part, at) => at % 2 ? make("code", part) : part); }
-function many(number, one, more) { return `${count(number)} ${number === 1 ? one : more}`; }
 function epsilon(value) { return String(Math.ceil(Number((value * 1e4).toFixed(6))) / 1e4); } // never smaller than it is
 function delta(value) { return value < 0.001 ? value.toExponential().replace("e-0", "e-") : String(value); }
 function share(value) { return `${(100 * value).toFixed(1)} %`; }
@@ -340,49 +293,13 @@ function curve(o) {
 
 // --- the connection --------------------------------------------------------------------------------
 
-function say(text) { put("said", text); }
-
-function state(name, words) { $("link").dataset.state = name; put("link-text", words); }
-
-function alive() {
-  clearTimeout(timer);
-  timer = setTimeout(() => lost("nothing was heard for a while"), SIGN_OF_LIFE_MS);
-  if (lostAt !== null) say("The connection is back.");
-  lostAt = null;
-  $("lost").hidden = true;
-  delete root.dataset.gone;
-  state("live", "live");
+function ended(o, at) {
+  if (o.failed) return { words: `The server has ended (${at}). Below is why, and what it said last.`, well: false };
+  if (o.phase === "finished") return { words: `The campaign is finished and its server has ended (${at}); pate-server resume starts it again. Below is what it said last.`, well: true };
+  return null;
 }
 
-async function lost() {
-  clearTimeout(timer);
-  source?.close();
-  lostAt ??= new Date();
-  const at = lostAt.toLocaleTimeString("en-GB"), over = last?.phase === "finished", failed = last?.failed;
-  const reply = await fetch("/api/overview", { cache: "no-store" }).catch(() => null);
-  const refused = reply?.status === 401, full = reply?.status === 503;
-  $("lost").classList.toggle("ended", over && !refused);
-  put("lost-text", refused ? "The server does not know this browser any more. Open the link that it printed when it started."
-    : full ? "As many browsers follow this server as it serves at a time. Trying again…"
-    : failed ? `The server has ended (${at}). Below is why, and what it said last.`
-    : over ? `The campaign is finished and its server has ended (${at}); pate-server resume starts it again. Below is what it said last.`
-    : `Connection to the server lost at ${at}. Below is what it said last. Trying again…`);
-  $("lost").hidden = false;
-  root.dataset.gone = "";
-  state("lost", over || failed ? "server ended" : "connection lost");
-  setTimeout(connect, AGAIN_MS);
-}
-
-function connect() {
-  source?.close();
-  source = new EventSource("/api/stream");
-  source.addEventListener("overview", (event) => { alive(); show(JSON.parse(event.data)); });
-  source.addEventListener("sign", alive);
-  source.addEventListener("error", () => lost());
-}
-
-document.addEventListener("DOMContentLoaded", () => {
-  startTheme();
+function begin() {
   if ($("last")) {
     root.dataset.gone = "";
     show(JSON.parse($("last").textContent));
@@ -391,4 +308,4 @@ document.addEventListener("DOMContentLoaded", () => {
     $("note").hidden = false;
   } else connect();
   new ResizeObserver(() => { if (last) curve(last); }).observe($("plot"));
-});
+}

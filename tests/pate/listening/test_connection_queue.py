@@ -19,9 +19,9 @@ import pytest
 from aggregator_server.flower.gateway import Gateway
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
-from aggregator_server.listening.bounded_listener import BoundedListener, Room, raise_file_limit
-from aggregator_server.listening.connection_queue import ConnectionQueue
-from aggregator_server.listening.timeouts import Loop
+from pate.listening.bounded_listener import BoundedListener, Room, raise_file_limit
+from pate.listening.connection_queue import ConnectionQueue
+from pate.listening.timeouts import Loop
 from pate.runtime.child import listen
 from tests.support.server import crowd
 from tests.support.server.fleet_nodes import new_key, pem_of, signed
@@ -48,12 +48,7 @@ class Door:
         self.listener = BoundedListener(listen("127.0.0.1", 0), room)
         self.let_in: list[int] = []
         self.room = ConnectionQueue(
-            loop,
-            self.listener,
-            lambda: Noting(self.let_in),
-            tls=None,
-            patience=30.0,
-            shutdown=1.0,
+            loop, self.listener, lambda: Noting(self.let_in), tls=None, patience=30.0, shutdown=1.0
         )
         self.stood: list[socket.socket] = []
         self.is_open = False
@@ -168,9 +163,7 @@ def address(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext, dict[str, str
     raise_file_limit()
     identities = Identities.create(tmp_path, (), 9092, dt.datetime.now(dt.UTC))
     gateway = Gateway(
-        "127.0.0.1",
-        0,
-        certificate=(identities.certificate, identities.certificate_key),
+        "127.0.0.1", 0, certificate=(identities.certificate, identities.certificate_key)
     )
     key = new_key()
     gateway.let_in([pem_of(key)])

@@ -21,14 +21,14 @@ import uvicorn
 from aggregator_server.flower.gateway import MAX_HEAD, Gateway
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
-from aggregator_server.listening import bounded_listener, timeouts
-from aggregator_server.listening.bounded_listener import (
+from pate.listening import bounded_listener, timeouts
+from pate.listening.bounded_listener import (
     KEPT_EACH,
     BoundedListener,
     Room,
     room_for_connections,
 )
-from aggregator_server.listening.timeouts import Loop, protocol_of
+from pate.listening.timeouts import Loop, protocol_of
 from pate.runtime.child import listen
 from tests.support.server.fleet_nodes import new_key, pem_of, signed
 from tests.support.server.identities import NOW
@@ -125,9 +125,7 @@ def test_nor_is_the_second_one_waited_for_without_end(gateway: Gateway) -> None:
 def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     identities = Identities.create(tmp_path, (), 9092, NOW)
     gateway = Gateway(
-        "127.0.0.1",
-        0,
-        certificate=(identities.certificate, identities.certificate_key),
+        "127.0.0.1", 0, certificate=(identities.certificate, identities.certificate_key)
     )
     gateway.start()
     try:
@@ -370,7 +368,7 @@ def test_connections_leave_files_for_the_rest(monkeypatch: pytest.MonkeyPatch, f
 def test_the_limit_of_files_is_raised_as_far_as_the_system_allows() -> None:
     script = (
         "import resource\n"
-        "from aggregator_server.listening.bounded_listener import raise_file_limit\n"
+        "from pate.listening.bounded_listener import raise_file_limit\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n"
         "raise_file_limit()\n"
         "print(*resource.getrlimit(resource.RLIMIT_NOFILE))"
