@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-# More options of pytest for `make test`, as --ignore=FOLDER, and how many processes it has.
+# More options of pytest for `make test` and `make coverage`, as --ignore=FOLDER, and how many processes they have.
 TESTS  :=
 PROCESSES := 6
 
@@ -11,10 +11,11 @@ PROCESSES := 6
 
 help:
 	@echo "make demo    two campaigns end to end: four hospitals, a server, a student"
-	@echo "make test    the tests: about ten minutes on two cores"
+	@echo "make test    the tests: about eight minutes on two cores"
 	@echo "make test-all  these and the slow ones: soak, browsers, databases, every planted bug"
 	@echo "make mutants  faults put back one by one, each of which a test must find"
-	@echo "make coverage  all tests, and the branches that they do not take; slower by half"
+	@echo "make coverage  all tests, and the branches that they do not take; slower by half."
+	@echo "               make coverage TESTS='-m \"not slow\"' measures those of make test"
 	@echo "make check   lint, format, types"
 	@echo "make bench   the speeds of masked sums and of the accountant"
 	@echo "make docs    the documentation as a site, in site/"
@@ -53,7 +54,7 @@ mutants: $(VENV)/.tools
 
 coverage: $(VENV)/.tools
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest --numprocesses $(PROCESSES) --dist loadfile --timeout 1800
+	$(BIN)/python -m coverage run -m pytest --numprocesses $(PROCESSES) --dist loadfile --timeout 1800 $(TESTS)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

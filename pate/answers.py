@@ -15,6 +15,8 @@ answer        columns                    numbers, in units of 1/grid of a vote
 ``residual``  2 to 256 classes           the probabilities of a public model less 1 in the column of
                                          the class, with signs; in rounds (:mod:`pate.rounds`), with
                                          dense codes only
+``residual-   the labels, and ``none``   the same for several labels, each by itself; ``none`` counts the
+labels``                                 records in the first round, and is 0 in others
 ``balanced``  the classes                of teachers, which vote for a class: the one that is probable
                                          compared with its mean over the public set
 ``array``     the classes                of teachers: the coefficients of an answer to the whole public set
@@ -23,7 +25,7 @@ answer        columns                    numbers, in units of 1/grid of a vote
 A teacher that votes for several labels casts ``labels-T-of-L`` at each query: 1 at each of at most T of L
 labels, and there is no other column, since how many teachers vote is public.
 
-Only the numbers of ``residual`` and ``array`` may be negative. An answer of a record has L1 norm and squared
+Only the numbers of residuals and of ``array`` may be negative. An answer of a record has L1 norm and squared
 L2 norm of at most one vote, with several labels of at most T votes. A residual is cut with the code: a unit's
 whole array has L2 norm of at most one vote. The records that voted somewhere can be counted from all columns:
 with several labels by ``none`` and a T-th of each label; in rounds by the first one, which counts classes.
@@ -58,6 +60,7 @@ ORDERED: Final = "ordered"
 NUMBER: Final = "number"
 #: Other forms of the default: in rounds, and of teachers in one release.
 RESIDUAL: Final = "residual"
+RESIDUAL_LABELS: Final = "residual-labels"
 BALANCED: Final = "balanced"
 ARRAY: Final = "array"
 #: The column of records with fewer labels than count.
@@ -73,7 +76,7 @@ MOST_LABELS: Final = 64
 MOST_CLASSES: Final = 2**8
 
 _TEXT: Final = re.compile(
-    r"(class|ordered|number|residual|balanced|array)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?",
+    r"(class|ordered|number|residual|residual-labels|balanced|array)|labels-([1-9][0-9]?)(?:-of-([1-9][0-9]{0,3}))?",
     re.ASCII,
 )
 _CHOICE: Final = b"pate labels that"
@@ -84,7 +87,9 @@ class Answer:
     """An answer."""
 
     # one of :data:`ANSWERS`, or one of the other forms of a class
-    name: Literal["class", "labels", "ordered", "number", "residual", "balanced", "array"] = "class"
+    name: Literal[
+        "class", "labels", "ordered", "number", "residual", "residual-labels", "balanced", "array"
+    ] = "class"
     most: int = 1  # T, the most labels of a record that count; 1 for any other answer
     of: int = 0  # L, the number of labels, where teachers vote for several; 0 for records
 
@@ -100,6 +105,11 @@ class Answer:
         return self.name in (CLASS, ORDERED, RESIDUAL, BALANCED, ARRAY)
 
     @property
+    def in_rounds(self) -> bool:
+        """Whether it is given in rounds: the disagreement with a public model."""
+        return self.name in (RESIDUAL, RESIDUAL_LABELS)
+
+    @property
     def labelled(self) -> bool:
         """Whether a query may get a label: the class whose count is largest there."""
         return self.one_hot and self.name not in (RESIDUAL, ARRAY)
@@ -107,6 +117,8 @@ class Answer:
     @property
     def permission(self) -> str:
         """The one of :data:`ANSWERS` that a policy must allow: all forms of a class say one."""
+        if self.name == RESIDUAL_LABELS:
+            return LABELS
         return CLASS if self.name in (RESIDUAL, BALANCED, ARRAY) else self.name
 
     @property
@@ -122,7 +134,9 @@ class Answer:
 
         Of several labels they are T: with fewer than T labels ``none`` is one of them.
         """
-        return {NUMBER: 2, RESIDUAL: MOST_CLASSES}.get(self.name, self.most)
+        if self.in_rounds:
+            return MOST_CLASSES
+        return {NUMBER: 2}.get(self.name, self.most)
 
     @property
     def in_words(self) -> str:
@@ -134,6 +148,7 @@ class Answer:
             NUMBER: "divided between two points of a range",
             ORDERED: "for classes in their order",
             RESIDUAL: "by its disagreement with a public model",
+            RESIDUAL_LABELS: "for several labels, by its disagreement with a public model",
             BALANCED: "for the class that is probable compared with its mean",
         }.get(self.name, "")
 
@@ -142,7 +157,7 @@ class Answer:
 
         Of several labels, a number, or residuals, no one column is what an input is.
         """
-        if self.name == RESIDUAL and asked:
+        if self.in_rounds and asked:
             return "noisy sums of rounds and their models"
         return f"{labels} labels" if self.labelled or not asked else "noisy counts and no label"
 
@@ -161,7 +176,7 @@ class Answer:
             self._check_labels(names)
             return
         if names is None:
-            if self.name in (ORDERED, NUMBER, RESIDUAL):
+            if self.in_rounds or self.name in (ORDERED, NUMBER):
                 raise UsageError(
                     f"answer = {self} needs a class list that the campaign states: "
                     + {NUMBER: "its range", ORDERED: "in their order"}.get(self.name, "--classes")
@@ -175,7 +190,13 @@ class Answer:
             )
         if self.name == NUMBER:
             points_of(names)
-        if self.name == RESIDUAL and not 2 <= len(names) <= MOST_CLASSES:
+        several = self.name == RESIDUAL_LABELS
+        if several and (NONE not in names[-1:] or NONE in names[:-1] or len(names) < 3):
+            raise UsageError(
+                f"answer = {self} needs 2 labels or more and the column {NONE!r} after them, not the class "
+                f"list {', '.join(names):.80}"
+            )
+        if self.in_rounds and not 2 <= len(names) <= MOST_CLASSES:
             raise UsageError(
                 f"answer = {self} is for 2 to {MOST_CLASSES} classes, not {len(names)}: leave it out"
             )
@@ -200,12 +221,15 @@ def answer_of(text: str) -> Answer:
     if found is None or (found[2] and int(found[2]) > MOST_LABELS):
         raise UsageError(
             f"an answer is class, labels-T with T from 1 to {MOST_LABELS}, ordered, number, residual, "
-            f"balanced or array, got {text[:60]!r}"
+            f"residual-labels, balanced or array, got {text[:60]!r}"
         )
     if found[2]:
         return Answer("labels", int(found[2]), int(found[3] or 0))
     return Answer(
-        cast("Literal['class', 'ordered', 'number', 'residual', 'balanced', 'array']", text)
+        cast(
+            "Literal['class', 'ordered', 'number', 'residual', 'residual-labels', 'balanced', 'array']",
+            text,
+        )
     )
 
 
@@ -261,6 +285,18 @@ def of_labels(
     made = np.zeros((len(flags), len(columns)), dtype=np.int64)
     made[:, [list(columns).index(name) for name in names]] = most * kept
     made[:, list(columns).index(NONE)] = most - kept.sum(axis=1)
+    return made
+
+
+def all_labels(
+    flags: NDArray[np.bool_], names: Sequence[str], columns: Sequence[str]
+) -> NDArray[np.int64]:
+    """Return (n, columns) 1 at each of a record's labels, and at ``none``, which counts records."""
+    import numpy as np
+
+    made = np.zeros((len(flags), len(columns)), dtype=np.int64)
+    made[:, [list(columns).index(name) for name in names]] = flags
+    made[:, list(columns).index(NONE)] = 1
     return made
 
 

@@ -23,7 +23,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from pate.answers import ARRAY, BALANCED, RESIDUAL, Answer, answer_of
+from pate.answers import ARRAY, BALANCED, Answer, answer_of
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Code:
                 votes**2 * self.places * labels,
                 self.places * moved,
             )
-        if self.answer.name == RESIDUAL:
+        if self.answer.in_rounds:
             counts = self.places * self.answer.columns
             length = math.isqrt(counts * GRID**2)
             return Change(2 * votes * length, (2 * votes * GRID) ** 2, counts)
@@ -211,8 +211,10 @@ def code_of(text: str) -> Code:
         made = replace(_own(own), answer=answer)
     else:
         made = _own(text)
-    if made.answer.name == RESIDUAL and made.name != DENSE:
-        raise UsageError(f"the answer residual has signs and is for dense codes, got {text[:60]!r}")
+    if made.answer.in_rounds and made.name != DENSE:
+        raise UsageError(
+            f"the answer {made.answer} has signs and is for dense codes, got {text[:60]!r}"
+        )
     said_by_teachers = made.answer.of > 0 or made.answer.name in (BALANCED, ARRAY)
     if made.name == AXES:
         if space:

@@ -7,14 +7,16 @@ import io
 import tempfile
 import time
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from pate.answers import LABELS, NONE, NUMBER, RESIDUAL_LABELS
 from pate.campaign.choices import check_budget
-from pate.data.labels import clean_name, sorted_classes
-from pate.data.memory import inputs_in, is_frame, is_torch_data, records_in
+from pate.data.labels import clean_name, float_text, parse_number, sorted_classes
+from pate.data.memory import inputs_in, is_frame, is_torch_data, label_names, records_in
+from pate.data.records import Several
 from pate.data.schema import Schema
 from pate.encoders.reading import Reader
 from pate.errors import DataError, ProtocolError, UsageError
@@ -47,10 +49,12 @@ class SimulatedCampaign:
 
     Attributes:
         labels: name of the class by query, a row number of the public set; none if records vote in rounds,
-            which release a model.
+            which release a model, or for several labels or a number.
         statement: of privacy: epsilon, delta, unit, adjacency and observer.
         student: with ``predict`` and ``predict_proba``; None if none was trained.
-        figures: the campaign in numbers; accuracies only of what had true labels.
+        figures: the campaign in numbers; accuracies only of what had true labels. Of several labels or a
+            number ``student_figures``: ``macro_auc`` and those of each label, or ``mean_absolute_error`` and
+            ``r2``.
         notes: lines that the campaign would have printed as warnings.
     """
 
@@ -118,10 +122,12 @@ def simulate(
     release: str | None = None,
     unit: Unit = "record",
     classes: Sequence[str] | None = None,
+    most_labels: int | None = None,
+    range: Sequence[float] | None = None,  # noqa: A002 - as the option's name
     expected_records: int | None = None,
     aggregation: Aggregation | None = None,
     noise: NoiseSource | None = None,
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     encoder: str | Path | None = None,
     public_labels: Source = None,
     test: Source = None,
@@ -139,7 +145,8 @@ def simulate(
     Args:
         parties: by name, ``(X, y)`` or ``(X, y, groups)``; a torch data set of pairs; a frame or a path with
             its labels. X is an array of (n, columns), images of (n, height, width) or with channels, or a
-            data frame; groups name the patient of each record.
+            data frame; groups name the patient of each record. y is a class for each record; or several
+            labels, a frame or an (n, labels) array of 0 and 1; or with ``range`` a number.
         public: inputs of the same kind without labels, which may be published.
         epsilon: hard budget.
         delta: failure probability; 0 only if records vote, which is then one release with geometric noise.
@@ -151,12 +158,18 @@ def simulate(
         release: with ``gnmax``, what is released at once: ``counts``, ``balanced``, ``arrays`` or ``axes-K``;
             None: labels.
         unit: ``record``, ``patient`` (with groups) or ``party``.
-        classes: the class list; None: the classes that occur, which the result publishes.
+        classes: the class list; None: the classes that occur, which the result publishes. Of several labels
+            their names; None: the frame's columns, or y0, y1 and so on.
+        most_labels: of several labels, how many of a record count at most, in one release, whose noise grows
+            with its root; None: records vote in rounds, and all their labels count. Where they cannot (delta
+            0, images, teachers, exact masked sums) it is 2.
+        range: of a number, the lowest and the highest that count, or up to 64 ascending points with these as
+            ends: with points between, the student predicts the median. It is public: no minimum of the data.
         expected_records: of all parties, if records vote: it decides where. It is public: a round number, not
             the exact one.
         aggregation: ``plain`` or ``masked``; None: masked from three parties on.
         noise: ``central`` or ``distributed``; None: as the server chooses.
-        label: the column of the class, of frames and at paths.
+        label: the column of the class or number, of frames and at paths; columns if of several labels.
         encoder: folder of a public encoder, for images or texts at paths.
         public_labels: true labels of the public set, if known: only figures use them.
         test: labelled records ``(X, y)`` on which the student is judged.
@@ -174,30 +187,39 @@ def simulate(
     check_budget(epsilon, delta, records_vote=aggregator == "neighbour")
     screen = Screen("pate") if verbose else QuietScreen()
     reader = Reader.open(None if encoder is None else Path(encoder), bar=screen.bar)
-    inputs = inputs_in(
-        public, drop=() if label is None else (label,), encoder=reader, say=screen.say
-    )
+    own = (label,) if isinstance(label, str) else tuple(label or ())
+    inputs = inputs_in(public, drop=own, encoder=reader, say=screen.say)
     schema = Schema.of(inputs)
     if not parties:
         raise UsageError("name at least one party")
     if classes is not None:
         classes = tuple(clean_name(str(each)) for each in classes)
     given = {name: parts_of(name, each) for name, each in parties.items()}
+    several = _several(next(iter(given.values())), label, classes, range)
+    read = partial(
+        records_in, schema=schema, label=label if isinstance(label, str) else None, several=several,
+        encoder=reader,
+    )  # fmt: skip
     held = {
-        name: records_in(
-            *each, schema=schema, classes=classes, label=label, encoder=reader, say=screen.say
-        )
-        for name, each in sorted(given.items())
+        name: read(*each, classes=classes, say=screen.say) for name, each in sorted(given.items())
     }
     if unit == "patient" and any(each.groups is None for each in held.values()):
         raise UsageError("unit patient needs the group of each record: give (X, y, groups)")
-    listed = tuple(classes or sorted_classes(n for each in held.values() for n in each.classes))
+    listed = several.labels
+    if not several:
+        listed = tuple(classes or sorted_classes(n for each in held.values() for n in each.classes))
+        _require_no_fractions(listed if classes is None else ())
     wrong = [name for name in listed if "," in name]
     if wrong:
         raise UsageError(f"the name of a class has no comma: rename {wrong[0]!r}")
     held = {name: each.with_classes(listed) for name, each in held.items()}
     with tempfile.TemporaryDirectory(prefix="pate-simulate-") as scratch:
         place = Path(scratch) if out is None else Path(out)
+        answer = NUMBER if several else None
+        if several.labels:
+            exact = noise == "central" and aggregation != "plain" and len(held) >= 3
+            once = most_labels is not None or aggregator != "neighbour" or delta == 0 or exact
+            answer = f"{LABELS}-{most_labels or 2}" if once else RESIDUAL_LABELS
         setting = SimulationOptions(
             parties=len(held),
             teachers=teachers,
@@ -212,16 +234,18 @@ def simulate(
             processes=0,
             out=place,
         )
-        setup = Setup(held, inputs, listed, unit, expected_records, reader, seed)
+        setup = Setup(
+            held, inputs, listed, unit, expected_records, reader, seed,
+            answer=answer,
+            range=None if range is None else ",".join(float_text(each) for each in range),
+        )  # fmt: skip
         done = simulated(setting, setup, screen)
-        truth = None if public_labels is None else records_in(inputs, public_labels, classes=listed)
-        judged = (
+        truth = (
             None
-            if test is None
-            else records_in(
-                *parts_of("test", test), schema=schema, classes=listed, label=label, encoder=reader
-            )
+            if public_labels is None
+            else records_in(inputs, public_labels, classes=listed, several=several)
         )
+        judged = None if test is None else read(*parts_of("test", test), classes=listed)
         scores: Any = None
         trained = None
         if done.student is not None:
@@ -237,6 +261,7 @@ def simulate(
             teachers=done.teachers,
             student_accuracy=getattr(scores, "accuracy", None),
             student_scores=None if scores is None else scores.in_words,
+            student_figures=getattr(scores, "figures", {}),
             seconds=time.monotonic() - began,
             files={} if out is None else {"folder": str(place)},
         )
@@ -253,6 +278,40 @@ def simulate(
     if out is not None:
         (place / "campaign.png").write_bytes(made.picture)
     return made
+
+
+def _several(
+    first: tuple[Source, ...],  # a party's, of which it is taken what all parties have
+    label: str | Sequence[str] | None,
+    classes: tuple[str, ...] | None,
+    range_: Sequence[float] | None,
+) -> Several:
+    """Return which labels records have, or that they have a number; false for one class."""
+    if range_ is not None:
+        if classes is not None or not isinstance(label, str | None):
+            raise UsageError(
+                "range is of one number a record: leave out classes, and other columns"
+            )
+        return Several((), label or "y")
+    names = None if label is None or isinstance(label, str) else tuple(label)
+    if names is None and (len(first) > 1 or is_torch_data(first[0])):
+        names = label_names(first[1] if len(first) > 1 else first[0])
+    if names is None:
+        return Several((), None)
+    names = tuple(map(clean_name, names)) if classes is None else classes
+    if len({*names}) != len(names) or NONE in names:
+        raise UsageError(f"a label is named twice, or {NONE!r}: {', '.join(names):.200}")
+    return Several(names, None)
+
+
+def _require_no_fractions(classes: Sequence[str]) -> None:
+    """Refuse numbers as classes where nobody has named them."""
+    numbers = [parse_number(name) for name in classes]
+    known = [number for number in numbers if number is not None]
+    if len(known) == len(numbers) and not all(number.is_integer() for number in known):
+        raise UsageError(
+            "y has numbers with fractions: state range=(lowest, highest), which is public, or classes="
+        )
 
 
 def parts_of(name: str, given: Source) -> tuple[Source, ...]:

@@ -117,7 +117,7 @@ class SimulationOptions(SumOptions, CommandOptions):
             ("--labels", self.labels, LABELS),
             ("--number", self.number, NUMBER),
         ):
-            if (column is not None) != (answer_of(self.answer or CLASS).name == kind):
+            if (column is not None) != (answer_of(self.answer or CLASS).permission == kind):
                 raise UsageError(
                     f"--answer {kind}{'-T' if kind == LABELS else ''} needs {option}, and nothing "
                     "else has it"

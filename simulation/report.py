@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from pate.formats.privacy_statement import in_words, neighbours_of, rounded_up
 from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Of a diagram.
 _HEADING: Final[dict[str, Any]] = {"loc": "left", "fontsize": 11}
+_OWN: Final = "#1f6f9f"
+_OTHER: Final = "#808080"
+_MOST_BARS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class Report:
     seconds: float
     files: dict[str, str] = field(default_factory=dict)
     student_scores: str | None = None  # of a student of several labels or of a number, in one line
+    # the same, as in ``evaluation.json``; empty for a student of classes
+    student_figures: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -70,6 +77,7 @@ class Report:
         files: dict[str, str],
         nonprivate_accuracy: float | None = None,
         student_scores: str | None = None,
+        student_figures: Mapping[str, Any] = MappingProxyType({}),
     ) -> Self:
         """Return the numbers of a finished campaign; arguments are named as the attributes.
 
@@ -102,6 +110,7 @@ class Report:
             seconds=round(seconds, 1),
             files=files,
             student_scores=student_scores,
+            student_figures=dict(student_figures),
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -218,23 +227,7 @@ def draw(
     )
     grid = figure.add_gridspec(1 + images, columns, width_ratios=(1, 1.25)[:columns])
 
-    bars = figure.add_subplot(grid[0, 0])
-    shares = [
-        ("always the\ncommonest class", report.majority_accuracy, "#808080"),
-        (f"the {report.labels_answered} labels", report.label_accuracy, "#5b8db0"),
-        ("the student,\npublished", report.student_accuracy, "#1f6f9f"),
-        ("all records pooled,\nnot private", report.nonprivate_accuracy, "#9a7a10"),
-    ]
-    held = [(name, share, colour) for name, share, colour in shares if share is not None]
-    places = np.arange(len(held))[::-1]
-    bars.barh(places, [100 * s for _, s, _ in held], color=[c for *_, c in held])
-    bars.set_yticks(places, [name for name, *_ in held])
-    for place, (_, share, _) in zip(places, held, strict=True):
-        bars.text(100 * share - 1, place, f"{100 * share:.1f}", ha="right", va="center", color="w")
-    bars.set_xlim(0, 100)
-    bars.set_title("accuracy, in %", **_HEADING)
-    bars.set_xlabel("labels: of public inputs; all else: of test inputs", fontsize=9)
-
+    _draw_bars(figure.add_subplot(grid[0, 0]), report)
     if columns > 1:
         _draw_labels(figure.add_subplot(grid[1, 0] if images else grid[0, 1]), report, labels)
     for axes in figure.axes:
@@ -242,6 +235,50 @@ def draw(
     if isinstance(public, Images):
         _draw_examples(figure.add_subfigure(grid[:, 1]), labels, public, truth)
     figure.savefig(path, format="png")
+
+
+def _draw_bars(bars: Axes, report: Report) -> None:
+    """Draw accuracies; of several labels the area under the curve of each, of a number its error."""
+    title, below, most, held = _bars(report)
+    places = np.arange(len(held))[::-1]
+    bars.barh(places, [value for _, value, _ in held], color=[colour for *_, colour in held])
+    bars.set_yticks(places, [name for name, *_ in held])
+    for place, (_, value, _) in zip(places, held, strict=True):
+        inside = value > most / 10
+        bars.text(
+            value - most / 100 if inside else value + most / 100, place, f"{value:.3g}", va="center",
+            ha="right" if inside else "left", color="w" if inside else "k",
+        )  # fmt: skip
+    bars.set_xlim(0, most)
+    bars.set_title(title, **_HEADING)
+    bars.set_xlabel(below, fontsize=9)
+
+
+def _bars(report: Report) -> tuple[str, str, float, list[tuple[str, float, str]]]:
+    """Return the title of a diagram, what is below it, the end of its axis, and its bars."""
+    found, of_tests = report.student_figures, "of test inputs"
+    if "labels" in found:
+        areas = {name: each["auc"] for name, each in found["labels"].items()}
+        made = [(name, each["value"], _OWN) for name, each in areas.items() if each is not None]
+        made = made[:_MOST_BARS]
+        if found["macro_auc"] is not None:
+            made.append(("mean of all", found["macro_auc"]["value"], _OTHER))
+        return "area under the ROC curve, by label", of_tests, 1.0, made
+    if found:
+        error, usual = (
+            found["mean_absolute_error"]["value"],
+            found["mean_absolute_error_of_median"],
+        )
+        made = [("always the\nmedian", usual, _OTHER), ("the student,\npublished", error, _OWN)]
+        return "mean absolute error", of_tests, max(error, usual) or 1.0, made
+    shares = [
+        ("always the\ncommonest class", report.majority_accuracy, _OTHER),
+        (f"the {report.labels_answered} labels", report.label_accuracy, "#5b8db0"),
+        ("the student,\npublished", report.student_accuracy, _OWN),
+        ("all records pooled,\nnot private", report.nonprivate_accuracy, "#9a7a10"),
+    ]
+    made = [(name, 100 * share, colour) for name, share, colour in shares if share is not None]
+    return "accuracy, in %", "labels: of public inputs; all else: of test inputs", 100.0, made
 
 
 def _draw_labels(classes: Axes, report: Report, labels: LabelSet) -> None:

@@ -97,6 +97,8 @@ class Setup:
     expected_records: int | None = None
     encoder: Reader | None = None  # of the inputs; None: there is none
     seed: int = 0  # of the student's training. Noise is from the operating system
+    answer: str | None = None  # what records say; None: their class
+    range: str | None = None  # of a number
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +127,8 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
         setting.unit,
         expected_records=sum(map(len, dealt.parties)),
         encoder=encoder,
+        answer=setting.answer,
+        range=setting.range,
     )
     done = simulated(setting, setup, screen)
     evaluation = None if done.student is None else evaluated_on(done.student, dealt.test)
@@ -142,6 +146,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
             if evaluation is None or isinstance(evaluation, Evaluation)
             else evaluation.in_words
         ),
+        student_figures=getattr(evaluation, "figures", {}),
         seconds=time.monotonic() - began,
         files={"picture": str(setting.out / "campaign.png"), "ledger": str(done.ledger)},
     )
@@ -176,8 +181,8 @@ def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finis
                 noise=setting.noise,
                 noise_law=setting.noise_law,
                 code=setting.code,
-                answer=setting.answer,
-                range=setting.range,
+                answer=setup.answer,
+                range=setup.range,
                 release=setting.release,
                 rounds=setting.rounds,
                 expected_records=(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pate.answers import CLASS, ORDERED, RESIDUAL
+from pate.answers import CLASS, ORDERED
 from pate.codes import AXES, EACH, code_of
 from pate.data.schema import Schema
 from pate.formats.mechanism_words import mechanism_in_words
@@ -129,6 +129,7 @@ _LONGEST_MECHANISM: Final = 1500
 _ASKED: Final = {
     "class": "its class",
     "residual": "its class, by its disagreement with the public model that the round shows",
+    "residual-labels": "all its labels, by its disagreement with the public model that the round shows",
     "ordered": "its class",
     "labels": "its labels, at most {most} of them",
     "number": "its number, divided between two points of a range",
@@ -141,7 +142,7 @@ def _by_records(code: Code) -> str:
         where = f"by how far it lies in each of {code.places} directions of the public inputs"
     classes = code.answer.labelled
     text = _BY_RECORDS.format(
-        once="once in each round" if code.answer.name == RESIDUAL else "once",
+        once="once in each round" if code.answer.in_rounds else "once",
         what=_ASKED[code.answer.name].format(most=code.answer.most),
         where=where,
         released="and inputs with a clear winner got it as their label"

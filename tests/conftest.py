@@ -32,13 +32,17 @@ os.environ.update(QUIET_FLOWER)
 #: The files that take half a minute and more, the longest first. Each is the work of one process: begun
 #: last, one process would work on it while the others have nothing left to do.
 LONGEST = (
-    "test_failpoints.py", "test_every_campaign.py", "test_readme.py", "test_commands.py",
-    "test_simulate.py", "test_soak.py", "test_clock.py", "test_image_students.py",
-    "test_network.py", "test_audit_bugs.py", "test_full_disk.py", "test_stops.py",
-    "test_answers_campaign.py", "test_neighbour_campaign.py", "test_page_of_campaign.py",
-    "test_crashes.py", "test_killed_party.py", "test_mixed_processes.py",
-    "test_enrolled_campaign.py", "test_misbehaving_party.py", "test_superlink_restart.py",
-    "test_nothing_secret.py",
+    "test_failpoints.py", "test_every_campaign.py", "test_commands.py", "test_simulate.py",
+    "test_readme.py", "test_audit_bugs.py", "test_image_students.py", "test_soak.py",
+    "test_network.py", "test_killed.py", "test_misbehaving_party.py", "test_clock.py",
+    "test_full_disk.py", "test_classifier.py", "test_released_sums.py", "test_voter_ahead.py",
+    "test_several.py", "test_record_bugs.py", "test_audit.py", "test_locked.py", "test_stops.py",
+    "test_enrolled_campaign.py", "test_lying_server.py", "test_one_record_replies.py",
+    "test_auditing_mechanism.py", "test_sums.py", "test_walls.py", "test_neighbour_campaign.py",
+    "test_answers_campaign.py", "test_crashes.py", "test_killed_party.py", "test_nothing_secret.py",
+    "test_superlink_restart.py", "test_mixed_processes.py", "test_mechanisms.py",
+    "test_fewer_trips.py", "test_odd_paths.py", "test_student_cli.py", "test_own_network.py",
+    "test_notebook.py",
 )  # fmt: skip
 
 _BEGAN = pytest.StashKey[float]()
@@ -88,9 +92,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Examples have no deadline: their first one may import what is slow, on a busy machine.
     """
-    if "typer.testing" in sys.modules:  # its runner makes all commands of an app anew for each call
-        runner = vars(sys.modules["typer.testing"])
-        runner["_get_command"] = functools.cache(runner["_get_command"])
+    # All commands of an app would be made anew for each that is run.
+    for module, name in (("typer.testing", "_get_command"), ("pate.runtime.command", "program_of")):
+        if module in sys.modules:
+            called = vars(sys.modules[module])
+            called[name] = functools.cache(called[name])
     if "hypothesis" in sys.modules:  # else no test has examples, and it is slow to import
         from hypothesis import settings
 

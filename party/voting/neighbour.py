@@ -19,7 +19,8 @@ from pate.answers import (
     LABELS,
     NONE,
     NUMBER,
-    RESIDUAL,
+    RESIDUAL_LABELS,
+    all_labels,
     of_labels,
     of_numbers,
 )
@@ -129,7 +130,7 @@ class NeighbourVotes(OfRecords):
             raise ProtocolError(str(error)) from error
         seen = self.conform(public)
         # Of the public set only the columns matter that our records have, and they are always the same.
-        if code.answer.name == RESIDUAL:
+        if code.answer.in_rounds:
             about = (content_hash(seen), tuple(rows))
             if about not in self.coded:
                 self.coded.clear()
@@ -193,6 +194,8 @@ class NeighbourVotes(OfRecords):
         if voters.answers.dtype == np.float64:
             return of_numbers(voters.answers.astype(np.float64), classes)
         flags = voters.answers.astype(np.bool_)
+        if code.answer.name == RESIDUAL_LABELS:
+            return all_labels(flags, voters.classes, classes)
         hashes = voters.row_hashes()
         return of_labels(flags, voters.classes, classes, code.answer.most, hashes, self.key)
 

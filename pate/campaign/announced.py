@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
-from pate.answers import RESIDUAL
 from pate.campaign import choices
 from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.codes import NEAREST, code_of
@@ -95,7 +94,7 @@ class Announced:
     @property
     def in_rounds(self) -> bool:
         """Whether records vote in rounds, each a matrix of its own that is charged and released."""
-        return self.voted_for.name == RESIDUAL
+        return self.voted_for.in_rounds
 
     @property
     def text(self) -> str:

@@ -170,7 +170,7 @@ def _rounds(options: MechanismOptions, cast: Code | None, points: tuple[int, ...
 
 
 def _in_rounds(code: Code) -> bool:
-    return code.answer.name == RESIDUAL
+    return code.answer.in_rounds
 
 
 def _mu_if_added(epsilon: float, delta: float) -> float:
@@ -186,10 +186,11 @@ def _rounds_in_words(spec: CampaignSpec) -> str:
     adding = spec.wanted_parties if spec.sums.distributed else 1
     grid = code_of(spec.code).grid
     first, later = (each.shares.spread(adding) / grid for each in round_mechanisms(spec, 1))
+    of_class = spec.voted_for.one_hot
     return (
-        f"records vote in {spec.rounds} rounds: class counts with noise of {first:.4g} votes, then "
-        f"{spec.rounds - 1} times their disagreement with a public model, with noise of {later:.4g} on each "
-        "number; --answer class is one release"
+        f"records vote in {spec.rounds} rounds: {'class' if of_class else 'label'} counts with noise of "
+        f"{first:.4g} votes, then {spec.rounds - 1} times their disagreement with a public model, with noise "
+        f"of {later:.4g} on each number; --answer {CLASS if of_class else f'{LABELS}-T'} is one release"
     )
 
 
@@ -204,6 +205,8 @@ def _default_code(
     """
     if options.aggregator != "neighbour" or inputs is None or isinstance(inputs, Images):
         return NEAREST
+    if options.answer is not None and answer_of(options.answer).in_rounds:
+        return DENSE
     others = (options.answer, options.range, options.representatives)
     if any(each is not None for each in others) or delta == 0:
         return NEAREST
@@ -283,7 +286,7 @@ def _cast_by_records(
             number = directions_of(len(columns or ()), records, mu, len(inputs))
     points = (chosen or choose)(inputs, number, say)
     settled = settled_code(code, len(points))
-    if rounds:
+    if rounds and not answer.in_rounds:
         answer = Answer(RESIDUAL)
     return points, replace(settled, answer=answer)
 
@@ -296,9 +299,9 @@ def _votes_in_rounds(options: MechanismOptions, code: str, delta: float, sums: S
     """
     columns = _columns(options)
     if options.answer is not None:
-        if answer_of(options.answer).name != RESIDUAL:
+        if not answer_of(options.answer).in_rounds:
             return False
-        Answer(RESIDUAL).check_columns(columns)
+        answer_of(options.answer).check_columns(columns)
         if delta == 0:
             raise UsageError("records that vote in rounds have Gaussian noise, at a delta above 0")
         return True
@@ -329,7 +332,7 @@ def _columns(options: MechanismOptions) -> tuple[str, ...] | None:
     names = tuple(map(clean_name, options.classes.split(",")))
     several = (
         options.aggregator == "neighbour"
-        and answer_of(options.answer or CLASS).name == LABELS
+        and answer_of(options.answer or CLASS).permission == LABELS
         and NONE not in names
     )
     return (*names, NONE) if several else names

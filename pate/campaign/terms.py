@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from pate.accounting.composition import Gate, Gdp, composition_named, tightest, too_dear
 from pate.accounting.events import GaussianMax, GaussianThreshold
-from pate.answers import RESIDUAL
 from pate.campaign.choices import check_count
 from pate.campaign.default_noise import (
     CLASSES,
@@ -361,7 +360,7 @@ def check_mechanisms(
                 f"noise is counted of {each.honest} honest parties, certain are {sums.honest}"
             )
     shares = {each.shares for each in mechanisms if isinstance(each, DistributedMechanism)}
-    if len(shares) > 1 and code_of(code).answer.name != RESIDUAL:
+    if len(shares) > 1 and not code_of(code).answer.in_rounds:
         raise UsageError("the mechanisms need different noise")
     # One party's data may change all its teachers, and each of their votes is charged.
     fewest = min(each.votes_per_unit for each in mechanisms)

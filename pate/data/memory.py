@@ -18,9 +18,11 @@ from pate.data.files.tables import TextTable, clean, column_names
 from pate.data.labels import encode_labels, float_text, plain_identity, plain_name
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
+from pate.data.records import Several, several_dataset
 from pate.data.schema import Schema
 from pate.data.values import Dataset, Images, Inputs, Table
 from pate.errors import DataError, SchemaError, UsageError
+from pate.printable import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +38,7 @@ Source: TypeAlias = Any
 _HERE: Final = Path("the data")
 _LABELS: Final = Path("the labels")
 _CHANNELS: Final = (1, 3)
+_ONE_CLASS: Final = Several((), None)
 
 
 def inputs_in(
@@ -82,18 +85,24 @@ def records_in(
     # of the campaign's inputs. Each cell of a table is read by it, without effect on others.
     schema: Schema | None = None,
     label: str | None = None,  # the column of the class of a frame, or at a path
+    # in place of a class several labels or a number, which ``labels`` then are: (n, l) yes or no, a frame or
+    # an array, or (n,) numbers. None of them: columns of a frame, or at a path
+    several: Several = _ONE_CLASS,
     encoder: Embedder | None = None,  # as of :func:`inputs_in`
     # called with a line about records and cells at a path that are left out
     say: Callable[[str], None] | None = None,
 ) -> Dataset:
     """Return labelled records."""
     if isinstance(data, str | Path):
-        return _at_path(Path(data), labels, groups, classes, schema, label, encoder, say)
-    if is_frame(data) and label is not None:
+        return _at_path(Path(data), labels, groups, classes, schema, label, several, encoder, say)
+    own = several.columns or (() if label is None else (label,))
+    if is_frame(data) and own and (labels is None or not several):
         if labels is not None:
             raise UsageError(f"the labels are in the column {label!r} already: give them once")
-        labels = data[label]
-        inputs: Inputs = _of_frame(data, {label})
+        if missing := [name for name in own if name not in data.columns]:
+            raise SchemaError(f"{_HERE} have no column {missing[0]!r:.80}")
+        labels = data[list(own)] if several.labels else data[own[0]]
+        inputs: Inputs = _of_frame(data, {*own})
     elif is_torch_data(data) and labels is None:
         inputs, labels = _of_torch(data, schema)
     elif is_frame(data):
@@ -103,13 +112,55 @@ def records_in(
         inputs = inputs_in(data, schema=schema) if plain else _of_array(_array(data), schema)
     if labels is None:
         raise UsageError("the records have no labels: give them as (X, y), or name their column")
+    if schema is not None:
+        inputs = _by_schema(inputs, schema)
+    of_whom = None if groups is None else _groups(groups, len(inputs))
+    if several:
+        cells = _answer_cells(labels, several)
+        return several_dataset(inputs, several, cells, of_whom, _LABELS, odd=None)
     names = names_of(labels)
     if len(names) != len(inputs):
         raise DataError(f"{len(inputs)} records and {len(names)} labels")
     encoded, known = encode_labels(names, classes, path=_LABELS)
-    if schema is not None:
-        inputs = _by_schema(inputs, schema)
-    return Dataset(inputs, encoded, known, None if groups is None else _groups(groups, len(inputs)))
+    return Dataset(inputs, encoded, known, of_whom)
+
+
+def label_names(labels: Source) -> tuple[str, ...] | None:
+    """Return the names of the columns of several labels; None of one class, or a number, a record.
+
+    Those of an array are y0, y1 and so on.
+
+    >>> label_names(np.eye(2)), label_names([0, 1])
+    (('y0', 'y1'), None)
+    """
+    if is_frame(labels):
+        names = column_names(_LABELS, [str(each) for each in labels.columns])
+        return tuple(names) if len(names) > 1 else None
+    if is_torch_data(labels):
+        first = labels[0] if len(labels) else None
+        of_one = _array(first[1]) if isinstance(first, list | tuple) and len(first) > 1 else None
+        width = 1 if of_one is None or of_one.ndim != 1 else len(of_one)
+    else:
+        array = _array(labels)
+        width = array.shape[1] if array.ndim == 2 else 1
+    return tuple(f"y{at}" for at in range(width)) if width > 1 else None
+
+
+def _answer_cells(labels: Source, several: Several) -> list[list[str]]:
+    """Return the cells of each label, or those of a number, as a file has them."""
+    if is_frame(labels):
+        names = column_names(_LABELS, [str(each) for each in labels.columns])
+        if several.labels and {*names} != {*several.labels}:
+            raise SchemaError(f"{_LABELS} are {listed(names)}, wanted are {listed(several.labels)}")
+        labels = [labels.iloc[:, names.index(name)] for name in several.labels or names]
+        columns = [_array(each) for each in labels]
+    else:
+        array = _array(labels)
+        columns = [*array.T] if array.ndim == 2 else [array]
+    if len(columns) != len(several.columns) or any(each.ndim != 1 for each in columns):
+        wanted = listed(several.labels) if several.labels else "one number for each record"
+        raise DataError(f"{_LABELS} have {len(columns)} columns; wanted: {wanted}")
+    return [[_cell(each) for each in column.tolist()] for column in columns]
 
 
 def names_of(labels: Source) -> list[str]:
@@ -240,7 +291,7 @@ def _of_torch(data: Source, schema: Schema | None) -> tuple[Inputs, list[object]
     labels: list[object] | None = None
     if isinstance(items[0], list | tuple):
         if all(len(each) >= 2 for each in items):
-            labels = [_scalar(each[1]) for each in items]
+            labels = [_plain(each[1]) for each in items]
         items = [each[0] for each in items]
     arrays = [_array(each) for each in items]
     if len({each.shape for each in arrays}) > 1:
@@ -248,8 +299,9 @@ def _of_torch(data: Source, schema: Schema | None) -> tuple[Inputs, list[object]
     return _of_array(np.stack(arrays), schema), labels
 
 
-def _scalar(value: Source) -> object:
-    return value.item() if hasattr(value, "item") else value
+def _plain(value: Source) -> object:
+    """Return a label as Python has it; several labels as a list."""
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _by_schema(inputs: Inputs, schema: Schema) -> Inputs:
@@ -282,6 +334,7 @@ def _at_path(
     classes: Sequence[str] | None,
     schema: Schema | None,
     label: str | None,
+    several: Several,
     encoder: Embedder | None,
     say: Callable[[str], None] | None,
 ) -> Dataset:
@@ -291,8 +344,9 @@ def _at_path(
         raise UsageError(f"the groups of {path} are a column of it: give its name")
     odd = Odd()
     made = read_dataset(
-        path, label=label, group=groups, classes=classes, schema=schema, encoder=encoder, odd=odd
-    )
+        path, label=None if several else label, labels=several.labels, number=several.number, group=groups,
+        classes=None if several else classes, schema=schema, encoder=encoder, odd=odd,
+    )  # fmt: skip
     for line in odd.lines() if say is not None else ():
         if say is not None:
             say(f"{path}: {line}")

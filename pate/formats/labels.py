@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.answers import RESIDUAL, Answer
+from pate.answers import Answer
 from pate.codes import NEAREST, code_of
 from pate.errors import DataError, ProtocolError
 from pate.exact import in_text, parse, read, write
@@ -113,7 +113,7 @@ class LabelSet:
             or (len(self.noisy.queries) and self.noisy.queries[-1] >= self.queries)
         ):
             raise DataError("noisy votes of other classes or queries than the labels have")
-        if self.answer.name == RESIDUAL and (self.noisy is None or self.noisy.model is None):
+        if self.answer.in_rounds and (self.noisy is None or self.noisy.model is None):
             raise DataError("the labels of a campaign in rounds have no model")
         checked_statement(self.privacy)
 

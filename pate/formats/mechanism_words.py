@@ -8,7 +8,6 @@ from fractions import Fraction
 from string import Formatter
 from typing import Final
 
-from pate.answers import RESIDUAL
 from pate.codes import Code, code_of
 from pate.errors import UsageError
 
@@ -130,7 +129,7 @@ def mechanism_in_words(mechanism: object) -> str:
 
 
 def _in_rounds(code: Code) -> bool:
-    return code.answer.name == RESIDUAL
+    return code.answer.in_rounds
 
 
 def _code(code: object) -> Code | None:

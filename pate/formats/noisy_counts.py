@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.answers import RESIDUAL
-from pate.codes import AXES, DENSE, GRID, NEAREST, code_of, require_places
+from pate.codes import AXES, DENSE, NEAREST, code_of, require_places
 from pate.errors import DataError, ProtocolError, UsageError
 
 if TYPE_CHECKING:
@@ -121,14 +120,14 @@ class NoisyVotes:
         return code.of_teachers and not code.answer.of
 
     @property
-    def class_counts(self) -> tuple[NDArray[np.float64], float]:
-        """The classes of records, as the first round counted them, and the noise on each; in votes."""
+    def class_counts(self) -> tuple[NDArray[np.int64], float]:
+        """The classes of records, as the first round counted them, and the noise on each; as counts are."""
         first = self.earlier[0] if self.earlier else self
-        return first.counts[0] / GRID, first.sigma / GRID
+        return first.counts[0], first.sigma
 
     def _check_rounds(self, rounds: tuple[RoundCounts, ...]) -> None:
         """Check that the rounds are of one shape, and that all but the first answer a model."""
-        if code_of(self.code).answer.name != RESIDUAL:
+        if not code_of(self.code).answer.in_rounds:
             if self.earlier or self.shown is not None or self.model is not None:
                 raise DataError("noisy votes without rounds have no model")
             return

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from pate.answers import RESIDUAL
 from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
 from pate.codes import NEAREST, adjacency_for, code_of
 from pate.errors import ProtocolError, UsageError
@@ -133,7 +132,7 @@ def adjacency_of(
     what, why = _VOTING[unit]
     if series:
         why = _IN_SERIES[unit]
-    elif code_of(code).answer.name == RESIDUAL:
+    elif code_of(code).answer.in_rounds:
         why = _IN_ROUNDS[unit]
     elif unit == "record" and (words := code_of(code).in_words):
         why = f"it casts one vote, {words.removeprefix('each ')}, and changes no other vote"

@@ -136,8 +136,9 @@ def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Foreca
     )
     rare = "" if guess.rarest is None else _of_rarest(guess.rarest, records, m if known else 2)
     if spec.in_rounds:
+        counted = "class counts" if code.answer.one_hot else "label counts"
         return Forecast(
-            f"class counts, then {spec.rounds - 1} rounds of sums in {number} directions, each of what "
+            f"{counted}, then {spec.rounds - 1} rounds of sums in {number} directions, each of what "
             f"records disagree with the model before it; {voting}, the noise in each is "
             f"{100 * plan.noise / records:.2g} % of what all of them could sum to, and the last model is for "
             f"the student{rare}"

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 #: Units of weights that are 1, and the largest weight in them.
 WEIGHT_GRID: Final = 2**10
 MOST_WEIGHT: Final = 2**20
-#: The greatest length at which arrays are cut, in units of 1/GRID: none is above sqrt(2).
-MOST_CUT: Final = 2 * GRID
+#: The greatest length at which arrays are cut, in units of 1/GRID: none is above sqrt(256), with one class
+#: above sqrt(2).
+MOST_CUT: Final = 16 * GRID
 
 #: Directions, classes, length; then one number a weight.
 _HEAD: Final = struct.Struct("<HHH")

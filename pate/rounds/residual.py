@@ -1,9 +1,13 @@
-"""A record's answer to a shown model: its disagreement, p(x) - e_y, along its directions.
+"""A record's answer to a shown model: its disagreement, p(x) - y, along its directions.
 
-The array is x (p - e_y)', with x the record's dense code, p the probabilities of the shown model and e_y
-1 at its class. It is scaled so that the length at which it is cut, which belongs to the shown model, becomes
+The array is x (p - y)', with x the record's dense code, p the probabilities of the shown model and y 1
+at its class. It is scaled so that the length at which it is cut, which belongs to the shown model, becomes
 :data:`~pate.codes.GRID`: so no array is longer than GRID, whatever model is shown. Before the first model
 an array is GRID at direction 0 in the record's class: the sum counts classes.
+
+Of several labels, each in a column, p is the probability of each by itself, and y 1 at those that the record
+has. The last column counts records: there the first array has the same number as at each of its labels, a
+length of GRID if it had every label, and the others are 0.
 
 Of a patient all arrays are added, and their sum is cut to length GRID.
 
@@ -55,8 +59,9 @@ def residual_sums(
 ) -> Whole:
     """Return (k, m) int64 the sum of all units' arrays, in units of 1/GRID of a vote.
 
-    Codes are (n, k), of length at most GRID each; without ``units`` each record is one. No model is
-    shown before the first round.
+    Codes are (n, k), of length at most GRID each; labels (n,) the column of each record's class, or (n, m)
+    1 at each of several labels, and at the last column. Without ``units`` each record is one. No model
+    is shown before the first round.
     """
     _check(codes, labels, classes, units)
     if shown is not None:
@@ -93,6 +98,26 @@ def chances(codes: Whole, shown: RoundModel) -> Whole:
     return made
 
 
+def label_chances(codes: Whole, shown: RoundModel) -> Whole:
+    """Return (n, m) the probability of each label by itself, in the same units."""
+    logits = codes.astype(np.float64) @ shown.weights.astype(np.float64)
+    below = -np.abs(logits) / (GRID * WEIGHT_GRID)
+    one_by_one = [math.exp(each) for each in below.ravel().tolist()]
+    less = np.trunc(np.array(one_by_one).reshape(below.shape) * _FINE)
+    sizes = np.where(logits < 0, less, _FINE)
+    made: Whole = np.rint(sizes * CHANCE_GRID / (less + _FINE)).astype(np.int64)
+    return made
+
+
+def labels_unit(columns: int) -> int:
+    """Return what a record's first array has at each of its labels, and at the last of m columns.
+
+    >>> labels_unit(10), 10 * labels_unit(10) ** 2 <= GRID**2
+    (323, True)
+    """
+    return math.isqrt(GRID**2 // columns)
+
+
 def _sums(codes: Whole, labels: Whole, classes: int, shown: RoundModel | None) -> Whole:
     """Return (k, m) the sum of the arrays of records that are a unit each."""
     summed = np.zeros((codes.shape[1], classes))
@@ -107,11 +132,18 @@ def _arrays(codes: Whole, labels: Whole, classes: int, shown: RoundModel | None)
     rows = np.arange(len(codes))
     if shown is None:
         made = np.zeros((*codes.shape, classes))
-        made[rows, 0, labels] = GRID
+        if labels.ndim == 2:
+            made[:, 0] = labels_unit(classes) * labels
+        else:
+            made[rows, 0, labels] = GRID
         return made
-    apart = chances(codes, shown)
-    apart[rows, labels] -= CHANCE_GRID
-    # Squared, whole numbers below 2^50; their products with GRID are below 2^35.
+    if labels.ndim == 2:
+        apart = label_chances(codes, shown) - CHANCE_GRID * labels
+        apart[:, -1] = 0
+    else:
+        apart = chances(codes, shown)
+        apart[rows, labels] -= CHANCE_GRID
+    # Squared, whole numbers below 2^50, with several labels 2^56; their products with GRID are below 2^35.
     squared = np.square(codes).sum(axis=1) * np.square(apart).sum(axis=1)
     scale = np.maximum(np.sqrt(squared.astype(np.float64)), shown.cut * CHANCE_GRID)
     made = codes.astype(np.float64)[:, :, None] * (GRID * apart.astype(np.float64))[:, None, :]
@@ -152,15 +184,18 @@ def _check(codes: Whole, labels: Whole, classes: int, units: Whole | None) -> No
         raise DataError(f"codes of records are {codes.dtype} of shape {codes.shape}")
     if ((codes < -GRID) | (codes > GRID)).any() or (np.square(codes).sum(axis=1) > GRID**2).any():
         raise DataError("a code of a record is longer than its grid")
+    several = labels.ndim == 2
+    most = 2 if several else classes
     if (
         not 2 <= classes <= MOST_CLASSES
-        or labels.shape != (len(codes),)
-        or (labels.size and not 0 <= labels.min() <= labels.max() < classes)
+        or labels.shape != ((len(codes), classes) if several else (len(codes),))
+        or (labels.size and not 0 <= labels.min() <= labels.max() < most)
+        or (several and not (labels[:, -1] == 1).all())
     ):
         raise DataError(f"labels of shape {labels.shape} for {len(codes)} records")
     if units is None:
         return
-    if units.shape != labels.shape:
+    if units.shape != labels.shape[:1]:
         raise DataError(f"units of shape {units.shape} for {len(codes)} records")
     if units.size and np.unique(units, return_counts=True)[1].max() > _MOST_RECORDS:
         raise DataError(f"a patient with more than {_MOST_RECORDS} records")

@@ -27,25 +27,33 @@ models hardly move. So each round's gradient is moved to W_T, and in each direct
 is taken. Therefore more rounds than needed cost next to nothing. All of it is post-processing of what was
 released.
 
+Of several labels each is a question of its own with weights and probability of its own: p_c is the logistic
+function of x'W_c, W_0 has the labels' shares, and B_c has no factor. All have one s^2, and one length of
+arrays. The last column, which counts records in the first release, has no weights.
+
 Source: Newton's method with a line search; for s^2 MacKay, "Bayesian interpolation", Neural Computation 4,
 1992.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.answers import RESIDUAL_LABELS
 from pate.codes import GRID
 from pate.errors import DataError
 from pate.rounds.model import MOST_CUT, MOST_WEIGHT, WEIGHT_GRID, RoundModel
+from pate.rounds.residual import labels_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from pate.answers import Answer
 
     Floats = NDArray[np.float64]
     Counts = NDArray[np.int64]
@@ -72,8 +80,11 @@ _LEVELLED: Final = 50
 class Start:
     """What the first release says."""
 
-    shares: Floats  # (C,) of the classes, positive, of sum 1
+    shares: (
+        Floats  # (C,) of the classes, positive, of sum 1; of several labels that of each, below 1
+    )
     records: float  # their number, above 0
+    several: bool = False  # whether they have several labels
 
     @classmethod
     def of(cls, counts: Floats, sigma: float) -> Start:
@@ -98,6 +109,58 @@ class Start:
         shares = np.maximum(1 / classes + kept * (wide - mean) / records, _RAREST / classes)
         return cls(shares / shares.sum(), records)
 
+    @classmethod
+    def of_first(cls, counts: Counts, sigma: float, answer: Answer) -> Start:
+        """Return it from the first row of the first release, in units of 1/GRID of a vote."""
+        if answer.name != RESIDUAL_LABELS:
+            return cls.of(counts / GRID, sigma / GRID)
+        unit = labels_unit(len(counts))
+        return cls.of_labels(counts / unit, sigma / unit)
+
+    @classmethod
+    def of_labels(cls, counts: Floats, sigma: float) -> Start:
+        """Return it from noisy (C + 1,) counts of labels, and of records, which come last."""
+        made = cls.of(counts, sigma)
+        records = max(float(counts[-1]), sigma, 1.0)
+        mean, noise = float(counts[:-1].mean()), sigma**2
+        spread = float(np.square(counts[:-1] - mean).sum()) / max(len(counts) - 2, 1)
+        kept = max(spread - noise, 0.0) / spread if spread > 0 else 0.0
+        shares = (mean + kept * (np.asarray(counts[:-1]) - mean)) / records
+        return replace(
+            made, shares=np.clip(shares, _RAREST, 1 - _RAREST), records=records, several=True
+        )
+
+    def likely(self, scores: Floats) -> Floats:
+        """Return (n, C) probabilities of (n, C) scores: of the classes, or of each label by itself."""
+        return logistic(scores) if self.several else softmax(scores)
+
+    @property
+    def logits(self) -> Floats:
+        """(C,) the scores whose probabilities are the shares."""
+        if self.several:
+            found: Floats = np.log(self.shares / (1 - self.shares))
+            return found
+        logits = np.log(self.shares)
+        return np.asarray(logits - logits.mean())
+
+    def curved(self, part: float) -> float:
+        """Return N / n times the factor of each class's curvature."""
+        classes = len(self.shares)
+        return part if self.several else part * classes / (classes - 1)
+
+    def own(self, rounds: Sequence[Released]) -> list[Released]:
+        """Return the rounds without the column that has no weights."""
+        if not self.several:
+            return [*rounds]
+        return [
+            Released(
+                RoundModel(each.shown.weights[:, :-1], each.shown.cut),
+                each.sums[:, :-1],
+                each.sigma,
+            )
+            for each in rounds
+        ]
+
 
 @dataclass(frozen=True, eq=False)
 class Released:
@@ -120,12 +183,14 @@ def next_model(
     first = _first(rows, start)
     weights = first
     if rounds:
-        weights = _step(rows, start, first, rounds)
-    return _shown(rows, weights, kappa)
+        weights = _step(rows, start, first, start.own(rounds))
+    return _shown(rows, start, weights, kappa)
 
 
 def chances(rows: Floats, model: RoundModel, start: Start) -> Floats:
-    """Return (n, C) class probabilities of the public rows, whose mean is the released class shares."""
+    """Return (n, C) probabilities of the public rows, whose mean is the released shares."""
+    if start.several:
+        return _levelled(rows @ (model.weights[:, :-1] / WEIGHT_GRID), start.shares)
     logits = rows @ (model.weights / WEIGHT_GRID) + np.log(start.shares)
     for _ in range(_LEVELLED):
         # Of logarithms, so that not even far logits vanish.
@@ -143,12 +208,13 @@ def confirmed(rows: Floats, start: Start, rounds: Sequence[Released]) -> float:
     over the standard deviation of its noise, which is fresh. If no model is better than its level, the result
     is that of a normal law of mean 0 or less: above 2 one time in 44. No number of records is in it.
     """
-    first, mean = _first(rows, start), rows.mean(axis=0)
+    first, mean, rounds = _first(rows, start), rows.mean(axis=0), start.own(rounds)
     level = mean / max(float(np.linalg.norm(mean)), _TINY)
     total = weight = 0.0
     for at, each in enumerate(rounds[1:], 1):
         moved = each.shown.weights / WEIGHT_GRID - first
-        moved = moved - moved.mean(axis=1, keepdims=True)
+        if not start.several:
+            moved = moved - moved.mean(axis=1, keepdims=True)
         moved = moved - np.outer(level, level @ moved)
         noise = each.sigma * float(np.linalg.norm(moved))
         if noise:
@@ -166,12 +232,30 @@ def softmax(scores: NDArray[np.floating]) -> Floats:
     return found
 
 
+def logistic(scores: Floats) -> Floats:
+    """Return (n, m) the probability of each of (n, m) scores by itself."""
+    powers = np.exp(-np.abs(scores))
+    found: Floats = np.where(scores < 0, powers, 1.0) / (1 + powers)
+    return found
+
+
+def _levelled(scores: Floats, shares: Floats) -> Floats:
+    """Return (n, m) probabilities of scores, each column moved so that its mean is a share."""
+    least = np.log(shares / (1 - shares)) - scores.max(axis=0, initial=-np.inf)
+    most = np.log(shares / (1 - shares)) - scores.min(axis=0, initial=np.inf)
+    for _ in range(_LEVELLED):
+        middle = (least + most) / 2
+        low = logistic(scores + middle).mean(axis=0) < shares
+        least, most = np.where(low, middle, least), np.where(low, most, middle)
+    return logistic(scores + (least + most) / 2)
+
+
 def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released]) -> Floats:
     """Return (K, C) the weights after the last round."""
     part = start.records / len(rows)
     weights = rounds[-1].shown.weights / WEIGHT_GRID
-    likely = softmax(rows @ weights)
-    seen = _seen(rows, part, weights - first, likely, rounds)
+    likely = start.likely(rows @ weights)
+    seen = _seen(rows, start, weights - first, likely, rounds)
     priors = _priors(seen)
     step = np.stack(
         [each.axes @ each.step(prior) for each, prior in zip(seen, priors, strict=True)], axis=1
@@ -179,7 +263,7 @@ def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released])
 
     def slope(share: float) -> float:
         """Return that of the posterior's negative logarithm, at a share of the step."""
-        moved = part * (rows.T @ (softmax(rows @ (weights + share * step)) - likely))
+        moved = part * (rows.T @ (start.likely(rows @ (weights + share * step)) - likely))
         return sum(
             each.slope(prior, step[:, at], moved[:, at], share)
             for at, (each, prior) in enumerate(zip(seen, priors, strict=True))
@@ -226,22 +310,23 @@ class _Seen:
 
 
 def _seen(
-    rows: Floats, part: float, from_first: Floats, likely: Floats, rounds: Sequence[Released]
+    rows: Floats, start: Start, from_first: Floats, likely: Floats, rounds: Sequence[Released]
 ) -> list[_Seen]:
-    """Return what each class's gradients say, moved to the last model; ``part`` is N / n.
+    """Return what each class's gradients say, moved to the last model.
 
     ``from_first`` (K, C) is W_T - W_0, ``likely`` (n, C) the probabilities of the last model.
     """
+    part = start.records / len(rows)
     cuts = np.array([each.shown.cut / GRID for each in rounds])
     noise = np.maximum(np.square(cuts * [each.sigma for each in rounds]), _LEAST_NOISE)
-    moved = [likely - softmax(rows @ (each.shown.weights / WEIGHT_GRID)) for each in rounds]
+    moved = [likely - start.likely(rows @ (each.shown.weights / WEIGHT_GRID)) for each in rounds]
     gradients = [
         cut * each.sums + part * (rows.T @ apart)
         for cut, each, apart in zip(cuts, rounds, moved, strict=True)
     ]
     seen = []
     for at in range(likely.shape[1]):
-        curved, axes = _curvature(rows, part, likely[:, at], likely.shape[1])
+        curved, axes = _curvature(rows, start.curved(part), likely[:, at])
         off = part * np.stack([apart[:, at] for apart in moved], axis=1)
         mean, left = _mean(
             axes.T @ np.stack([each[:, at] for each in gradients], axis=1),
@@ -251,9 +336,9 @@ def _seen(
     return seen
 
 
-def _curvature(rows: Floats, part: float, likely: Floats, classes: int) -> tuple[Floats, Floats]:
+def _curvature(rows: Floats, size: float, likely: Floats) -> tuple[Floats, Floats]:
     """Return (k,) the eigenvalues of a class's curvature, and (K, k) its eigenvectors."""
-    varied = part * classes / (classes - 1) * likely * (1 - likely)
+    varied = size * likely * (1 - likely)
     curved, axes = np.linalg.eigh((rows * varied[:, None]).T @ rows)
     kept = curved > _LEAST * max(float(curved[-1]), _TINY)
     return curved[kept], axes[:, kept]
@@ -309,16 +394,19 @@ def _first(rows: Floats, start: Start) -> Floats:
     moments = rows.T @ rows / len(rows)
     largest = max(float(np.linalg.eigvalsh(moments)[-1]), 1e-12)
     one = np.linalg.solve(moments + 1e-3 * largest * np.eye(len(mean)), mean)
-    logits = np.log(start.shares)
-    return np.outer(one, logits - logits.mean())
+    return np.outer(one, start.logits)
 
 
-def _shown(rows: Floats, weights: Floats, kappa: float) -> RoundModel:
+def _shown(rows: Floats, start: Start, weights: Floats, kappa: float) -> RoundModel:
     """Return the model with its cut: kappa times the usual length that the model itself predicts."""
     whole = np.clip(np.rint(weights * WEIGHT_GRID), -MOST_WEIGHT, MOST_WEIGHT)
-    likely = softmax(rows @ (whole / WEIGHT_GRID))
-    usual = np.square(rows).sum(axis=1) * (1 - np.square(likely).sum(axis=1))
-    cut = kappa * float(np.sqrt(usual.mean()))
+    likely = start.likely(rows @ (whole / WEIGHT_GRID))
+    varied = (likely * (1 - likely)).sum(axis=1)
+    if not start.several:
+        varied = 1 - np.square(likely).sum(axis=1)
+    cut = kappa * float(np.sqrt((np.square(rows).sum(axis=1) * varied).mean()))
+    if start.several:
+        whole = np.hstack([whole, np.zeros((len(whole), 1))])
     return RoundModel(whole.astype(np.int64), int(np.clip(np.rint(cut * GRID), 1, MOST_CUT)))
 
 
@@ -331,7 +419,7 @@ def _log_softmax(logits: Floats) -> Floats:
 def _check(rows: Floats, start: Start, rounds: Sequence[Released]) -> None:
     if rows.ndim != 2 or not rows.size or not np.isfinite(rows).all():
         raise DataError(f"public rows of shape {rows.shape}, or not finite")
-    shape = (rows.shape[1], len(start.shares))
+    shape = (rows.shape[1], len(start.shares) + start.several)
     for each in rounds:
         if each.sums.shape != shape or each.shown.weights.shape != shape:
             raise DataError(f"sums of shape {each.sums.shape}, not {shape}")

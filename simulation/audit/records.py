@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from party.voting.neighbour import NeighbourVotes
-from pate.answers import LABELS, NONE, NUMBER, RESIDUAL
+from pate.answers import LABELS, NONE, NUMBER
 from pate.auditing.neighbours import Pair
 from pate.campaign.spec import MOST_VOTES
 from pate.codes import DENSE
@@ -58,7 +58,7 @@ def record_pairs(code: Code, votes: int) -> tuple[Pair, ...]:
     dense = code.name == DENSE
     far, step = (_AMONG, 1 / 1024) if dense else (_FAR, 1)
     rest = _others(_FAR if dense else 0)
-    if code.answer.name == RESIDUAL:  # all of one class, else residuals of both would cancel
+    if code.answer.in_rounds:  # all of one class, else residuals of both would cancel
         rest = [(2 * patient, place) for patient, place in rest]
     given = _counts(code, votes, _unit(votes, -far), _others())
     moved = max(
@@ -105,7 +105,7 @@ def _counts(code: Code, votes: int, *parts: Sequence[tuple[int, float]]) -> Coun
     rows = [row for part in parts for row in part]
     columns, records = _records(code, rows)
     shown = None
-    if code.answer.name == RESIDUAL:
+    if code.answer.in_rounds:
         shown = RoundModel(np.zeros((code.places, len(columns)), np.int64), cut=1)
     return NeighbourVotes(records, _KEY).vote(
         _public(code),
@@ -136,7 +136,7 @@ def _records(code: Code, rows: Sequence[tuple[int, float]]) -> tuple[tuple[str, 
     patients = np.array([patient for patient, _ in rows])
     unit, groups = patients == _UNIT, patients.astype(np.str_)
     nothing = np.zeros(len(rows), np.int64)
-    if code.answer.name == LABELS:
+    if code.answer.permission == LABELS:
         names = tuple(f"label {at}" for at in range(code.answer.most + 1))
         some = (patients[:, None] % 2 == np.arange(len(names)) % 2) & (patients >= 0)[:, None]
         return (*names, NONE), Dataset(inputs, nothing, names, groups, some | unit[:, None])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as Sheet
 
-from pate.answers import CLASS, RESIDUAL, answer_of
+from pate.answers import CLASS, answer_of
 from pate.auditing.mechanism import audit_mechanism
 from pate.codes import NEAREST, code_of
 from pate.errors import AccountingError, UsageError
@@ -237,7 +237,7 @@ def _code_of(options: AuditOptions) -> Code:
 
 def _votes_of(options: AuditOptions) -> int:
     """Return the votes of a unit. In rounds it casts one array, however many records it has."""
-    if options.answer != RESIDUAL:
+    if not answer_of(options.answer or CLASS).in_rounds:
         return options.votes_per_unit or _VOTES
     if options.votes_per_unit not in (None, 1):
         raise UsageError("in rounds a unit casts one array: leave out --votes-per-unit")

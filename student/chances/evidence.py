@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from pate.answers import LABELS, NONE, NUMBER, RESIDUAL
+from pate.answers import LABELS, NONE, NUMBER
 from pate.codes import code_of
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images
@@ -36,7 +36,7 @@ from pate.rounds.solver import softmax
 from student.chances import propagation
 from student.chances.cells import Cells, additive, cells_of, labels_of
 from student.chances.neighbours import WIDTHS, neighbour_graph, points_of, smooth, spread
-from student.chances.sums import is_clear, linear_chances, linear_labels, rounds_chances
+from student.chances.sums import having, is_clear, linear_chances, linear_labels, rounds_chances
 from student.chances.teachers import teachers_chances
 from student.lesson import by_model, silent
 
@@ -116,7 +116,7 @@ def chances_of(
     noisy = lesson.noisy
     if rows is None:
         return [_of_images(lesson, seed)]
-    if noisy is not None and code_of(noisy.code).answer.name == LABELS:
+    if noisy is not None and code_of(noisy.code).answer.permission == LABELS:
         return _of_labels(lesson, noisy, rows, seed)
     if noisy is not None and has_points(lesson):
         return _of_points(lesson, noisy, rows, seed)
@@ -172,7 +172,7 @@ def _of_counts(
 
 def _of_sums(lesson: Lesson, noisy: NoisyVotes) -> Chances | None:
     """Return the chances of a class from dense sums, or from the model of rounds."""
-    if code_of(noisy.code).answer.name == RESIDUAL:
+    if code_of(noisy.code).answer.in_rounds:
         modelled = rounds_chances(lesson.public, noisy)
         if modelled is None:
             return None
@@ -203,7 +203,11 @@ def _of_labels(
         ]
     none = lesson.classes.index(NONE)
     if noisy.dense:
-        found = linear_labels(lesson.public, noisy, none)
+        if code_of(noisy.code).answer.in_rounds:
+            modelled = rounds_chances(lesson.public, noisy)
+            found = None if modelled is None else having(modelled)
+        else:
+            found = linear_labels(lesson.public, noisy, none)
         if found is None:
             raise DataError(ONLY_NOISE)
         return [Chances(each, "sums") for each in found]

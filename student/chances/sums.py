@@ -95,14 +95,18 @@ _HIDDEN: Final = 10.0
 def rounds_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     """Return (n, m) the probabilities of the model of a campaign in rounds; None if it is only noise.
 
+    Of several labels they are those of each by itself.
     It is taken if the records stand out of the noise of their counts, or if later rounds confirm what earlier
     ones have found: with few records that is clear before their number is.
     """
     if noisy.model is None:
         return None
     counts, sigma = noisy.class_counts
-    rows, start = codes_over(public, noisy.queries.tolist()) / GRID, Start.of(counts, sigma)
-    if counts.sum() <= _CLEAR * sigma * len(counts) ** 0.5:
+    rows, start = codes_over(public, noisy.queries.tolist()) / GRID, _start_of(noisy)
+    known, wanted = counts.sum(), len(counts) ** 0.5
+    if start.several:
+        known, wanted = counts[-1], 1.0
+    if known <= _CLEAR * sigma * wanted:
         rounds = (*noisy.earlier[1:], RoundCounts(noisy.counts, noisy.sigma, noisy.shown))
         released = [
             Released(each.shown, each.counts / GRID, each.sigma / GRID)
@@ -111,9 +115,17 @@ def rounds_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
         ]
         if confirmed(rows, start, released) <= _CLEAR:
             return None
-    found = np.maximum(chances(rows, noisy.model, start), LEAST_SHARE)
+    found = chances(rows, noisy.model, start)
+    if start.several:
+        return found
+    found = np.maximum(found, LEAST_SHARE)
     made: Floats = found / found.sum(axis=1, keepdims=True)
     return made
+
+
+def _start_of(noisy: NoisyVotes) -> Start:
+    """Return what the first round of a campaign in rounds says."""
+    return Start.of_first(*noisy.class_counts, code_of(noisy.code).answer)
 
 
 def is_clear(noisy: NoisyVotes) -> bool:
@@ -124,7 +136,7 @@ def is_clear(noisy: NoisyVotes) -> bool:
     if not all(sigmas):
         return True
     mu = sum((GRID / sigma) ** 2 for sigma in sigmas) ** 0.5
-    records = Start.of(*noisy.class_counts).records
+    records = _start_of(noisy).records
     directions, classes = noisy.counts.shape
     return mu > 0 and noise_ratio(classes, directions, records, mu) <= _HIDDEN
 
@@ -158,8 +170,11 @@ def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] 
     total = np.full(columns, 1 / code_of(noisy.code).answer.most)
     total[none] = 1.0
     values = _values(public, noisy, total, np.delete(np.eye(columns), none, axis=1), "own")
-    if values is None:
-        return None
+    return None if values is None else having(values)
+
+
+def having(values: Floats) -> list[Floats]:
+    """Return for each of (n, l) labels (n, 2) probabilities that a row lacks it, and has it."""
     has = np.clip(values, LEAST_SHARE, 1 - LEAST_SHARE).T
     return [np.stack([1 - each, each], axis=1) for each in has]
 

@@ -22,9 +22,11 @@ from pate.answers import (
     BALANCED,
     CLASS,
     LABELS,
+    MOST_LABELS,
     NONE,
     NUMBER,
     RESIDUAL,
+    RESIDUAL_LABELS,
     answer_of,
     points_of,
 )
@@ -150,6 +152,8 @@ def fit_rows(
     kind = HEAD if isinstance(encoding, EmbeddedRows) else KIND
     answer = CLASS if lesson.noisy is None else str(code_of(lesson.noisy.code).answer)
     answer = CLASS if answer in (RESIDUAL, BALANCED, ARRAY) else answer
+    if answer == RESIDUAL_LABELS:  # all of them count
+        answer = f"{LABELS}-{min(len(lesson.classes) - 1, MOST_LABELS)}"
     several = answer_of(answer).name == LABELS
     if not several and not has_points(lesson):
         (one,) = found

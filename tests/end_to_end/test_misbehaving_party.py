@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import pytest
+
 from aggregator_server.results.report import entries, verify
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
@@ -188,6 +190,7 @@ def test_each_is_named_in_one_line_and_the_others_go_on(homes: Homes, tmp_path: 
         check(server.text, play.place, names, honest)
 
 
+@pytest.mark.slow
 def test_the_same_through_real_supernodes(sites: Sites, tmp_path: Path) -> None:
     with Campaign(tmp_path, sites) as campaign:
         server = campaign.serve(

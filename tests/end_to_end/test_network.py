@@ -25,7 +25,7 @@ from tests.support.world.sites import TEACHERS, Sites, lenient
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 #: "east" has a bad link, "south" loses its link for a while, "west" permanently.
 NAMES = ("east", "north", "south", "west")

@@ -156,7 +156,7 @@ class Programs:
         if campaign == "interactive":
             token = self._folder / home_of(campaign) / "student.token"
             where = (f"127.0.0.1:{student_port}", public, self._logs / "labels.json", token)
-            joined.append(self.start(campaign, "student", *where))
+            joined.append(self.start(campaign, "study", *where))
         serving.ends(0 if failpoint is None else -signal.SIGKILL)
         for each in joined:
             if failpoint is not None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from pate.data.memory import inputs_in, records_in
+from pate.data.memory import inputs_in, label_names, records_in
 from pate.data.read import read_dataset, read_inputs
+from pate.data.records import Several
 from pate.data.schema import Schema
 from pate.data.values import Images, Table, content_hash
 from pate.errors import DataError, PateError, SchemaError, UsageError
@@ -16,6 +17,7 @@ from pate.errors import DataError, PateError, SchemaError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+NUMBER = Several((), "days")
 RNG = np.random.default_rng(1)
 PIXELS = RNG.integers(0, 256, (5, 4, 6, 3), dtype=np.uint8)
 CSV = "age,city,seen,score,kind\n1,Ulm,2020-01-01,0.5,a\n,N/A,2021-02-03,1.25,b\n3.5,Rom,,,a\n"
@@ -102,6 +104,45 @@ def test_a_cell_of_private_records_changes_no_other() -> None:
     assert second.tolist() == [5, 6, 7]
 
 
+@pytest.mark.parametrize(
+    ("several", "values"),
+    [
+        (Several(("ill", "old"), None), [[1, 0], [0, 0], [1, 1]]),
+        (Several((), "days"), [[0.1], [12], [1e16]]),
+    ],
+)
+def test_labels_and_numbers_are_what_their_file_would_have(
+    several: Several, values: list[list[float]], tmp_path: Path
+) -> None:
+    import pandas as pd
+
+    path, names = tmp_path / "records.csv", list(several.columns)
+    y = pd.DataFrame(values, columns=names)
+    whole = pd.concat([pd.DataFrame({"x": [1.5, 2, 3]}), y], axis=1)
+    whole.to_csv(path, index=False)
+    read = read_dataset(path, labels=several.labels, number=several.number)
+    for made in (
+        records_in(whole, several=several),
+        records_in(whole[["x"]], y, several=several),
+        records_in(whole[["x"]], np.array(values), several=several),
+        records_in(whole[["x"]], y[names[::-1]], several=several),
+        records_in(str(path), several=several),
+    ):
+        assert made.row_hashes() == read.row_hashes()
+        assert made.classes == several.labels
+
+
+def test_items_of_a_torch_data_set_may_have_several_labels() -> None:
+    import torch
+    from torch.utils.data import TensorDataset
+
+    data = TensorDataset(torch.eye(2), torch.tensor([[1, 0], [1, 1]]))
+    assert label_names(data) == ("y0", "y1")
+    made = records_in(data, several=Several(("y0", "y1"), None))
+    assert made.answers is not None
+    assert made.answers.tolist() == [[True, False], [True, True]]
+
+
 def test_labels_and_groups_have_their_names() -> None:
     made = records_in(
         np.eye(4), [True, 2.0, "b ", 0], np.array([7, 7, 8, 9]), classes=["0", "1", "2", "b"]
@@ -137,6 +178,11 @@ def test_labels_and_groups_have_their_names() -> None:
             "images 2x2x1",
         ),
         (lambda: records_in(frame(), [1, 2, 3], label="kind"), UsageError, "give them once"),
+        (lambda: records_in(frame(), label="sort"), SchemaError, "no column 'sort'"),
+        (lambda: records_in(np.eye(2), [1, np.nan], several=NUMBER), DataError, "has no number"),
+        (lambda: records_in(np.eye(2), [1, "x"], several=NUMBER), DataError, "record 2 .* 'days'"),
+        (lambda: records_in(np.eye(2), [1], several=NUMBER), DataError, "2 inputs and 1 labels"),
+        (lambda: records_in(np.eye(2), frame(), several=NUMBER), DataError, "columns; wanted: one"),
     ],
 )
 def test_what_cannot_be_used_is_refused(given: Any, kind: type[PateError], why: str) -> None:

@@ -276,9 +276,11 @@ def exact_kinds() -> list[Kind]:
 
 
 def same_data(one: Kind, other: Kind) -> bool:
-    return one.records_vote == other.records_vote and (one.answer == LABELS) == (
-        other.answer == LABELS
-    ) and (one.answer == "number") == (other.answer == "number")  # fmt: skip
+    return (
+        one.records_vote == other.records_vote
+        and one.several == other.several
+        and (one.answer == "number") == (other.answer == "number")
+    )
 
 
 #: By which a party's two exact sums differ in ways that are not the kind's name.

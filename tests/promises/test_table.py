@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, get_args, get_type_hints
 
-from pate.answers import ANSWERS, RESIDUAL
+from pate.answers import ANSWERS, RESIDUAL, RESIDUAL_LABELS
 from pate.campaign.choices import AGGREGATIONS, COMPOSITIONS, NOISES, PUBLISH, UNITS
 from pate.codes import AXES, CODES, EACH, code_of
 from pate.encoders.description import Description
@@ -42,7 +42,7 @@ MEMBERS: Final[dict[str, set[str]]] = {
     "mechanism": set(MECHANISMS),
     "publish": set(PUBLISH),
     "code": {*CODES, EACH, AXES},
-    "answer": {*ANSWERS, RESIDUAL},
+    "answer": {*ANSWERS, RESIDUAL, RESIDUAL_LABELS},
     "unit": set(UNITS),
     "series": {"series", "alone"},
     "input": {"embeddings"}

@@ -99,6 +99,79 @@ def test_records_of_a_table_vote_in_rounds_if_delta_allows_it(
     assert done.picture.startswith(b"\x89PNG")
 
 
+LABELS = ("fever", "cough")
+
+
+def patients(number: int, seed: int) -> tuple[Any, Any]:
+    """Two numbers each, and a label where the first, or the second, is above 0."""
+    import pandas as pd
+
+    points = np.random.default_rng(seed).uniform(-1, 1, (number, 2))
+    return pd.DataFrame(points, columns=["heat", "noise"]), points > 0
+
+
+def test_records_with_several_labels_vote_in_rounds() -> None:
+    """900 records at epsilon 50, labels in columns of the frame: an area of 0.9 has a wide margin."""
+
+    def columns(number: int, seed: int) -> Any:
+        x, flags = patients(number, seed)
+        return x.assign(fever=flags[:, 0], cough=np.where(flags[:, 1], "yes", "no"))
+
+    done = pate.simulate(
+        {"a": columns(450, 1), "b": columns(450, 2)}, patients(100, 3)[0], epsilon=50.0,
+        label=LABELS, test=columns(300, 4), expected_records=900,
+    )  # fmt: skip
+    assert done.student is not None
+    assert done.student.classes == LABELS
+    x, flags = patients(300, 4)
+    found = done.student.predict(x)
+    assert found.shape == (300, 2)
+    assert np.mean(found == flags) > 0.8
+    assert done.figures.student_figures["macro_auc"]["value"] > 0.9
+    assert {*done.figures.student_figures["labels"]} == {*LABELS}
+    assert done.figures.student_accuracy is None
+    assert not done.labels
+    assert "in each round it casts one array" in done.statement.adjacency
+    assert done.picture.startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "in each round it casts one array"),
+        ({"most_labels": 1}, "it casts one vote, for up to 1 label,"),
+        ({"delta": 0.0}, "it casts one vote, for up to 2 labels"),
+        ({"noise": "central", "aggregation": "masked"}, "it casts one vote, for up to 2 labels"),
+    ],
+)
+def test_labels_of_an_array_have_one_release_where_rounds_are_not_possible(
+    more: dict[str, Any], said: str
+) -> None:
+    parties = {name: patients(40, at) for at, name in enumerate("abc")}
+    done = pate.simulate(
+        parties, patients(30, 9)[0], epsilon=50.0, classes=LABELS, student=False,
+        expected_records=120, **more,
+    )  # fmt: skip
+    assert said in done.statement.adjacency
+    assert done._released.classes == (*LABELS, "none")
+
+
+def test_records_with_a_number() -> None:
+    """600 records at epsilon 50 whose number is that of their column: the error has a wide margin."""
+    points = np.random.default_rng(4).uniform(0, 10, (900, 1))
+    parties = {name: (points[at:600:2], points[at:600:2, 0]) for at, name in enumerate("ab")}
+    done = pate.simulate(
+        parties, points[600:700], epsilon=50.0, range=(0, 5, 10), expected_records=600,
+        test=(points[700:], points[700:, 0]),
+    )  # fmt: skip
+    assert done.student is not None
+    found = done.student.predict(points[700:]).astype(np.float64)
+    assert np.abs(found - points[700:, 0]).mean() < 2
+    assert done.figures.student_figures["r2"]["value"] > 0.5
+    assert "divided between two points of a range" in done.statement.adjacency
+    assert done.picture.startswith(b"\x89PNG")
+
+
 def test_teachers_votes_of_all_queries_are_one_release(parties: dict[str, tuple[Any, Any]]) -> None:
     """Sixty teachers that agree, and noise of a standard deviation below 1."""
     done = pate.simulate(
@@ -152,6 +225,17 @@ def test_no_argument_seeds_the_noise() -> None:
         ({"rounds": 2, "delta": 0.0}, UsageError, "rounds"),
         ({"release": "counts"}, UsageError, "release"),
         ({"aggregator": "interactive-gnmax", "student": False}, UsageError, "asks a student"),
+        ({"parties": {"a": (np.eye(2), [0.5, 1])}}, UsageError, "fractions: state range"),
+        ({"range": (0, 1), "classes": ["a", "b"]}, UsageError, "one number a record"),
+        ({"range": (0, 1), "parties": {"a": (np.eye(2), np.eye(2))}}, DataError, "2 columns"),
+        ({"range": (1, 0), "parties": {"a": (np.eye(2), [0, 1])}}, UsageError, "ascend"),
+        ({"label": ["none", "fever"]}, UsageError, "named twice, or 'none'"),
+        ({"parties": {"a": (np.eye(2), np.eye(2) * 2)}}, DataError, "neither yes nor no"),
+        (
+            {"parties": {"a": (np.eye(2), np.eye(2)), "b": (np.eye(2), [0, 1])}},
+            DataError,
+            "1 columns",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(

@@ -5,7 +5,6 @@ Names that a terminal would obey, or that end a line, are shown as their escapes
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -159,8 +158,10 @@ def test_a_name_is_shown_with_printable_characters(
     require_printable(shown.out + shown.err)
 
 
-def test_programs_show_columns_classes_and_files_with_printable_characters(tmp_path: Path) -> None:
-    """Real processes: the names are in the data, in the folder and among the files of a carrier."""
+def test_programs_show_columns_classes_and_files_with_printable_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The names are in the data, in the folder and among the files of a carrier."""
     folder = tmp_path / HOSTILE
     for each in ("inbox", "outbox"):
         (folder / each).mkdir(parents=True)
@@ -171,6 +172,15 @@ def test_programs_show_columns_classes_and_files_with_printable_characters(tmp_p
     data.write_text("\n".join((f"x,{column},label", *lines)) + "\n")
     public.write_text("\n".join((f"x,{column}", *(f"{at % 7},{at % 3}" for at in range(9)))) + "\n")
     home = ("--home", folder / "home")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PATE_LOG", "lines")
+    mains: dict[str, Callable[[], NoReturn]] = {
+        "pate": simulation.cli.main,
+        "pate-party": party.cli.main.main,
+        "pate-server": aggregator_server.cli.main.main,
+        "pate-student": student.cli.main,
+    }
     for typed in (
         ("pate-party", "check", "--data", data, *home),
         ("pate-party", "check", "--data", data, "--label", HOSTILE, *home),
@@ -187,14 +197,12 @@ def test_programs_show_columns_classes_and_files_with_printable_characters(tmp_p
         ("pate", HOSTILE),
         ("pate-party", f"--{HOSTILE}"),
     ):  # fmt: skip
-        program, *arguments = map(str, typed)
-        run = subprocess.run(
-            [Path(sys.executable).parent / program, *arguments],
-            capture_output=True, timeout=300, check=False, cwd=folder,
-            env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "PATE_LOG": "lines"},
-        )  # fmt: skip
-        shown = (run.stdout + run.stderr).decode()
-        require_printable(shown)
+        monkeypatch.setattr(sys, "argv", list(map(str, typed)))
+        with pytest.raises(SystemExit):
+            mains[str(typed[0])]()
+        shown = capfd.readouterr()
+        assert shown.out + shown.err
+        require_printable(shown.out + shown.err)
 
 
 def test_what_the_encoding_of_the_output_has_not_is_an_escape() -> None:

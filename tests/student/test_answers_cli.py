@@ -10,11 +10,9 @@ import pytest
 
 from pate.data.values import Dataset, Table, content_hash, is_numeric
 from pate.formats.labels import LabelSet
+from tests.student.conftest import Here
 from tests.student.fit.test_several import LABELS, days, records, released
-from tests.student.test_student_cli import Here, here
 from tests.support.student_samples import STATEMENT
-
-__all__ = ["here"]
 
 
 def write_table(path: Path, table: Table, more: dict[str, list[object]]) -> None:

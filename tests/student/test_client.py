@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import grpc
 import numpy as np
@@ -18,6 +18,7 @@ from pate.errors import (
     UnreachableError,
 )
 from pate.formats.labels import LabelRow
+from pate.runtime.child import free_port
 from protos.pate.v1 import student_pb2 as wire
 from student.arrivals import CampaignEnd, RoundEnd
 from student.client import StudentClient
@@ -30,9 +31,6 @@ from tests.support.student_samples import (
     round_end,
     serving,
 )
-
-if TYPE_CHECKING:
-    pass
 
 PUBLIC = Images(np.arange(4 * 8 * 8, dtype=np.uint8).reshape(4, 8, 8, 1).copy())
 CLASSES = ("ill", "well")
@@ -56,11 +54,14 @@ def connect(port: int, *, max_wait: float = 20.0, said: list[str] | None = None)
     return StudentClient(f"127.0.0.1:{port}", identify(PUBLIC), max_wait=max_wait, say=lines.append)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def refused(
+    server: ScriptedServer,
+    kind: type[PateError],
+    why: str,
+    ask: Callable[[StudentClient], object] = lambda client: list(client.events()),
+) -> None:
+    with serving(server) as port, connect(port) as client, pytest.raises(kind, match=why):
+        ask(client)
 
 
 def test_events_come_as_values() -> None:
@@ -238,8 +239,7 @@ def test_hostile_events_are_refused(name: str) -> None:
     server = server_with(events)
     # The scripted server leaves out what lies before the cursor; this one does not care.
     server.StreamLabels = lambda _request, _context: iter(events)  # type: ignore[assignment, method-assign]
-    with serving(server) as port, connect(port) as client, pytest.raises(ProtocolError, match=why):
-        list(client.events())
+    refused(server, ProtocolError, why)
 
 
 CAMPAIGNS: dict[str, tuple[dict[str, Any], type[PateError], str]] = {
@@ -261,19 +261,13 @@ def test_wrong_campaigns_are_refused(name: str) -> None:
     changes, kind, why = CAMPAIGNS[name]
     server = server_with()
     server.about = server.about.copy(**changes)
-    with serving(server) as port, connect(port) as client, pytest.raises(kind, match=why):
-        list(client.events())
+    refused(server, kind, why)
 
 
 def test_an_unknown_phase_is_refused_and_shown_as_one_line() -> None:
     server = server_with()
     server.info.phase = "dreaming\n\x1b[2J"
-    with (
-        serving(server) as port,
-        connect(port) as client,
-        pytest.raises(ProtocolError, match=r"'dreaming\\n\\x1b\[2J'"),
-    ):
-        list(client.events())
+    refused(server, ProtocolError, r"'dreaming\\n\\x1b\[2J'")
 
 
 def test_a_warning_of_the_server_is_shown_as_one_line_and_cut() -> None:
@@ -313,12 +307,7 @@ def test_a_label_before_the_classes_are_known_is_refused_and_after_is_not() -> N
 def test_statements_that_do_not_say_it_are_refused(text: str) -> None:
     server = server_with()
     server.privacy = text
-    with (
-        serving(server) as port,
-        connect(port) as client,
-        pytest.raises(ProtocolError, match="privacy statement"),
-    ):
-        client.privacy_statement()
+    refused(server, ProtocolError, "privacy statement", StudentClient.privacy_statement)
 
 
 @pytest.mark.parametrize(
@@ -333,12 +322,7 @@ def test_statements_that_do_not_say_it_are_refused(text: str) -> None:
 )
 def test_only_probabilities_are_submitted(wrong: np.ndarray) -> None:
     server = server_with()
-    with (
-        serving(server) as port,
-        connect(port) as client,
-        pytest.raises(DataError, match="predictions"),
-    ):
-        client.submit(2, wrong)
+    refused(server, DataError, "predictions", lambda client: client.submit(2, wrong))
     assert not server.submitted
 
 
@@ -352,12 +336,9 @@ def test_a_refusal_is_told_and_not_repeated() -> None:
         raise AssertionError
 
     server.SubmitPredictions = refuse  # type: ignore[method-assign]
-    with (
-        serving(server) as port,
-        connect(port) as client,
-        pytest.raises(RefusedError, match=r"refused: round 7 wants nothing\\n\\x1b\[31m"),
-    ):
-        client.submit(7, np.full((4, 2), 0.5, dtype=np.float32))
+    predictions = np.full((4, 2), 0.5, dtype=np.float32)
+    why = r"refused: round 7 wants nothing\\n\\x1b\[31m"
+    refused(server, RefusedError, why, lambda client: client.submit(7, predictions))
     assert calls == [7]
 
 
@@ -378,12 +359,7 @@ def test_a_full_house_is_waited_for() -> None:
 def test_a_message_that_is_too_large_is_refused() -> None:
     server = server_with()
     server.privacy = "x" * (64 * 2**20)
-    with (
-        serving(server) as port,
-        connect(port) as client,
-        pytest.raises(ProtocolError, match="larger than max"),
-    ):
-        client.privacy_statement()
+    refused(server, ProtocolError, "larger than max", StudentClient.privacy_statement)
 
 
 def test_bytes_that_are_no_message_are_refused() -> None:

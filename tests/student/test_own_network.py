@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
 from pate.campaign.representatives import choose as choose_rows
-from pate.data.embeddings import Embeddings, embedding_arrays
+from pate.data.embeddings import Embeddings
 from pate.data.read import read_inputs
+from pate.data.values import Images
 from pate.encoders.encoder import Encoder
 from pate.encoders.reading import Reader
 from pate.errors import DataError, UsageError
@@ -22,11 +23,13 @@ from pate.features.space import space_over
 from pate.formats.labels import LabelRow, LabelSet
 from pate.formats.noisy_counts import NoisyVotes
 from student.client import StudentClient
-from student.lesson import Effort, Lesson
+from student.lesson import Effort, Lesson, Student
 from student.reading import labelled_data
 from student.session import follow, identify
 from student.training import choose, train
+from tests.student.conftest import Here
 from tests.support.encoders import tiny_encoders as tiny
+from tests.support.encoders.embedded import embedding_arrays
 from tests.support.student_samples import (
     PRIVACY,
     ScriptedServer,
@@ -36,12 +39,6 @@ from tests.support.student_samples import (
     round_end,
     serving,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Images
-    from student.lesson import Student
 
 #: Voting records of a class, out of 90, so that no class is without votes.
 PLACES = 80
@@ -83,24 +80,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
-) -> tuple[int, str, str]:
-    from student import cli
-
-    monkeypatch.setattr(sys, "argv", ["pate-student", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert isinstance(ended.value.code, int)
-    return (ended.value.code, *capsys.readouterr())
-
-
 def test_votes_over_embeddings_teach_a_network_that_needs_no_encoder(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path, here: Here
 ) -> None:
     out = place / "student"
-    code, printed, shown = command(
-        monkeypatch, capsys, "train", "--labels", place / "labels.json", "--public",
+    code, printed, shown = here(
+        "train", "--labels", place / "labels.json", "--public",
         place / "public.npz", "--encoder", place / "encoder", "--model", "propagation", "--steps", 120,
         "--test", place / "test.npz", "--out", out, "--device", "cpu", "--json",
     )  # fmt: skip
@@ -116,7 +101,7 @@ def test_votes_over_embeddings_teach_a_network_that_needs_no_encoder(
     assert "The privacy statement says of it: tiny, SHA-256" in card
     predicted = place / "predicted.csv"
     given = ("predict", "--model", out, "--data", place / "test.npz", "--out", predicted)
-    assert command(monkeypatch, capsys, *given)[0] == 0
+    assert here(*given)[0] == 0
     with predicted.open() as file:
         said = [row["predicted"] for row in csv.DictReader(file)]
     truth = np.load(place / "test.npz")["labels"]
@@ -138,14 +123,14 @@ def test_one_line_without_the_images(
     code: int,
     why: str,
     place: Path,
+    here: Here,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(place)
     if "texts" in more and not (place / "texts").exists():
         tiny.text_folder(place / "texts")
-    got, _, shown = command(
-        monkeypatch, capsys, "train", "--labels", "labels.json", "--public", public, "--model",
+    got, _, shown = here(
+        "train", "--labels", "labels.json", "--public", public, "--model",
         "propagation", "--out", "new", *more,
     )  # fmt: skip
     assert (got, why in " ".join(shown.split())) == (code, True), shown

@@ -4,14 +4,16 @@ import csv
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pate.data.read import read_inputs
+from pate.data.values import Dataset
 from pate.formats.labels import LabelRow, LabelSet
 from student.session import identify
+from tests.student.conftest import Here
 from tests.support.student_samples import (
     PRIVACY,
     ScriptedServer,
@@ -21,11 +23,6 @@ from tests.support.student_samples import (
     serving,
     tumours,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Dataset
 
 
 def write_csv(path: Path, data: Dataset, *, labelled: bool) -> None:
@@ -51,29 +48,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     labels = LabelSet(b"c" * 16, public.classes, own.content_hash, 400, rows, PRIVACY)
     (folder / "labels.json").write_text(labels.to_json(), encoding="utf-8")
     return folder
-
-
-class Here:
-    """The command in this process: importing everything anew each time would take long."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-
-    def __call__(self, *arguments: object) -> tuple[int, str, str]:
-        """Return exit code, standard output and standard error."""
-        from student import cli
-
-        self._monkeypatch.setattr(sys, "argv", ["pate-student", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert isinstance(ended.value.code, int)
-        return (ended.value.code, *self._capsys.readouterr())
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    return Here(monkeypatch, capsys)
 
 
 def test_train_evaluate_predict(place: Path, here: Here) -> None:

@@ -19,7 +19,7 @@ from protos.student_proof import PROOF_KEY
 from student.client import StudentClient
 from student.reading import token_for
 from student.session import identify
-from tests.student.test_student_cli import Here
+from tests.student.conftest import Here
 from tests.support.server.campaigns import label, make_predictions, make_spec, start
 from tests.support.student_samples import ScriptedServer, campaign_end, round_end, serving
 
@@ -124,11 +124,6 @@ def test_it_is_looked_for_in_this_users_state_and_for_this_machine_only(
         (tmp_path / "short").write_text("abc\n")
         with pytest.raises(StateError, match=r"cannot be read|is damaged"):
             read_token(tmp_path / bad)
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    return Here(monkeypatch, capsys)
 
 
 def test_an_interactive_campaign_without_a_token_ends_the_command_before_it_trains(

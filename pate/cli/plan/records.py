@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from rich.table import Table as Sheet
 
-from pate.answers import CLASS, LABELS, NUMBER, ORDERED, RESIDUAL, answer_of, points_of, range_in
+from pate.answers import CLASS, LABELS, NUMBER, ORDERED, answer_of, points_of, range_in
 from pate.campaign.choices import RECORDS
 from pate.campaign.options import MechanismOptions
 from pate.campaign.settings import spec_of
@@ -78,7 +78,7 @@ class RecordsReport:
             each = replace(
                 options,
                 representatives=number,
-                noise_law=options.noise_law if stated or options.answer == RESIDUAL else law,
+                noise_law=options.noise_law if stated or spec.in_rounds else law,
             )
             rows.append(
                 plan_records(
@@ -130,7 +130,7 @@ class RecordsReport:
             "sigma2": options.sigma2,
             "scale": options.scale,
             "code": options.code or NEAREST,
-            "classes": "NAMES" if _says(options).name == RESIDUAL else None,
+            "classes": "NAMES" if _says(options).in_rounds else None,
             "answer": options.answer,
             "range": options.range,
         }
@@ -190,7 +190,7 @@ class RecordsReport:
         console.print(f"{star}{_MEANING[kind]}")
         if kind == CLASS:
             console.print(_COUNTS)
-        if kind == DENSE and code.answer.one_hot and code.answer.name != RESIDUAL:
+        if kind == DENSE and code.answer.one_hot and not code.answer.in_rounds:
             console.print(
                 "With named --classes a server has records vote in rounds instead: --answer residual plans "
                 "them."
@@ -250,7 +250,7 @@ def _spec(options: PlanOptions, public: int, said: list[str]) -> CampaignSpec:
     """Return the campaign that a server would make of the same options over so many public inputs."""
     says = _says(options)
     named = None
-    if says.name in (LABELS, ORDERED, RESIDUAL):
+    if says.in_rounds or says.name in (LABELS, ORDERED):
         named = ",".join(f"class {at}" for at in range(options.classes or _CLASSES))
     asked = MechanismOptions(
         **{
@@ -284,7 +284,7 @@ def _columns(options: PlanOptions) -> int:
     says, classes = _says(options), options.classes or _CLASSES
     if says.name == NUMBER:
         return len(_points(options))
-    return classes + (says.name == LABELS)
+    return classes + (says.permission == LABELS)
 
 
 def _points(options: PlanOptions) -> tuple[float, ...]:

@@ -58,7 +58,7 @@ def admit(
     joined: bool = False,
     now: datetime = MONDAY_NOON,
     key: bytes | None = None,
-    ask: Callable[[str], bool] | None = None,
+    ask: Callable[[Offer], bool] | None = None,
 ) -> None:
     """Ask a policy about a first request; ``already`` is what two other campaigns came to."""
     others = (

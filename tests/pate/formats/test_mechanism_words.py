@@ -74,6 +74,11 @@ def test_every_mechanism_has_words_with_all_its_figures(mechanism: Mechanism) ->
         ("nearest number", "divided between two points of a range, and", "1/64 of a vote"),
         ("nearest ordered", "it casts one vote, for classes in their order, and", "order"),
         (
+            "dense-8 residual-labels",
+            "in each round it casts one array of at most one vote's length",
+            "of a vote",
+        ),
+        (
             "dense-8 residual",
             "in each round it casts one array of at most one vote's length",
             "of a vote",
@@ -81,7 +86,7 @@ def test_every_mechanism_has_words_with_all_its_figures(mechanism: Mechanism) ->
     ],
 )
 def test_a_vote_by_each_code_is_described_as_it_is(code: str, record: str, words: str) -> None:
-    labelled = not code.endswith(("labels-2", "number", "residual"))
+    labelled = not code.endswith(("labels-2", "number", "residual", "residual-labels"))
     rounds = "residual" in code
     noise = {"sigma" if rounds else "scale": Fraction(640)}
     mechanism = Neighbour(4 if labelled else 0, votes_per_unit=1, code=code, **noise).to_dict()

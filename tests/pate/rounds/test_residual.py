@@ -32,9 +32,9 @@ MODELS: Final[dict[str, RoundModel | None]] = {
     "of class shares": RoundModel(np.array([[500, -500], [0, 0]]), GRID // 2),
     "usual": RoundModel(np.array([[2000, -1500], [-300, 800]]), GRID // 3),
     "extreme, cut at once": RoundModel(MOST_WEIGHT * np.array([[1, -1], [-1, 1]]), 1),
-    "extreme, never cut": RoundModel(MOST_WEIGHT * np.array([[-1, 1], [1, 1]]), MOST_CUT),
+    "extreme, never cut": RoundModel(MOST_WEIGHT * np.array([[-1, 1], [1, 1]]), 2 * GRID),
     "even, cut at once": RoundModel(np.zeros((2, 2), np.int64), 1),
-    "even, never cut": RoundModel(np.zeros((2, 2), np.int64), MOST_CUT),
+    "even, never cut": RoundModel(np.zeros((2, 2), np.int64), 2 * GRID),
 }
 CLAIMED: Final = code_of("dense-2 residual").change(1)
 #: Added or removed: half the length.

@@ -453,7 +453,7 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
     return found
 
 
-def alone(sums: Sequence[dict[tuple[str, Any], int]]) -> set[str]:
+def alone(sums: Sequence[dict[tuple[str, Any], int]], colluder: str = COLLUDER) -> set[str]:
     """Return the parties of which some combination of sums holds votes, and no other party's.
 
     Args:
@@ -463,13 +463,13 @@ def alone(sums: Sequence[dict[tuple[str, Any], int]]) -> set[str]:
         Names. The combinations that hold nothing but a party's unknowns are as many as the rank is
         lower without these columns.
     """
-    known = {each for row in sums for each in row if each[0] == COLLUDER}
+    known = {each for row in sums for each in row if each[0] == colluder}
     unknowns = sorted({each for row in sums for each in row} - known, key=repr)
     whole = rank([[row.get(each, 0) for each in unknowns] for row in sums])
     return {
         name
         for name in NAMES
-        if name != COLLUDER
+        if name != colluder
         and rank([[row.get(u, 0) for u in unknowns if u[0] != name] for row in sums]) < whole
     }
 

@@ -25,30 +25,6 @@ if TYPE_CHECKING:
     from student.lesson import Lesson, Student
     from student.session import Trainer
 
-#: Modules that the commands import.
-_PRELOADED: Final = (
-    "__main__",
-    "tests.support.world.direct",
-    "tests.support.world.forked",
-    "aggregator_server.cli.main",
-    "aggregator_server.session",
-    "party.cli.main",
-    "party.session",
-    "party.teachers.training",
-    "party.teachers.linear",
-    "pate.features.scattering",
-    "student.cli",
-    "student.session",
-    "sklearn.linear_model",
-    # What a server and a party fork for Flower.
-    "flwr.superlink.cli.flower_superlink",
-    "party.flower.supernode_process",
-    "anyio._backends._asyncio",
-    "httpcore",
-    "prometheus_client",
-    "uvicorn.protocols.http.auto",
-    "uvicorn.protocols.websockets.auto",
-)
 #: The command of each role.
 _ROLES: Final = {
     "aggregator_server": "aggregator_server.cli.main",
@@ -60,7 +36,7 @@ _ROLES: Final = {
 def context() -> ForkServerContext:
     """Return the process context: forks of a process that has imported everything and done nothing else."""
     made = multiprocessing.get_context("forkserver")
-    made.set_forkserver_preload(list(_PRELOADED))
+    made.set_forkserver_preload(["__main__", "tests.support.world.preloaded"])
     return made
 
 

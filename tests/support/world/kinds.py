@@ -17,7 +17,7 @@ import numpy as np
 from aggregator_server.ledger.ledger import Ledger
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voters import ReadyVoters
-from pate.answers import ANSWERS, CLASS, LABELS, NUMBER, RESIDUAL
+from pate.answers import ANSWERS, CLASS, LABELS, NUMBER, RESIDUAL, RESIDUAL_LABELS
 from pate.campaign.choices import (
     AGGREGATIONS,
     AGGREGATORS,
@@ -78,7 +78,10 @@ PUBLIC: Final[dict[str, Inputs]] = {
 }  # fmt: skip
 _K: Final = {"nearest": "nearest", "dense": "dense-8"}
 _T: Final = {LABELS: "labels-2"}
-CLASSES: Final = {CLASS: ("0", "1", "2"), LABELS: ("u", "v", "w", "none"), NUMBER: ("0", "4", "10")}
+_LABELLED: Final = ("u", "v", "w", "none")
+CLASSES: Final = {
+    CLASS: ("0", "1", "2"), LABELS: _LABELLED, RESIDUAL_LABELS: _LABELLED, NUMBER: ("0", "4", "10"),
+}  # fmt: skip
 
 
 class Kind(NamedTuple):
@@ -108,7 +111,12 @@ class Kind(NamedTuple):
     @property
     def rounds(self) -> int:
         """In how many rounds records vote; 0: in none."""
-        return ROUNDS if self.answer == RESIDUAL else 0
+        return ROUNDS if self.answer in (RESIDUAL, RESIDUAL_LABELS) else 0
+
+    @property
+    def several(self) -> bool:
+        """Whether votes are for several labels."""
+        return self.answer in (LABELS, RESIDUAL_LABELS)
 
     @property
     def exact(self) -> bool:
@@ -177,7 +185,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "aggregator": AGGREGATORS,
     "publish": PUBLISH,
     "code": CODES,
-    "answer": (*ANSWERS, RESIDUAL),
+    "answer": (*ANSWERS, RESIDUAL, RESIDUAL_LABELS),
     "unit": UNITS,
     "series": ("alone", "series"),
     "aggregation": AGGREGATIONS,
@@ -302,7 +310,7 @@ def records_of(kind: Kind, party: int, salt: int = 0) -> Dataset:
     labels[0] = (labels[0] + salt) % 3
     groups = np.array([f"p{at % 13}" for at in range(SIZE)])
     data = Dataset(public.take(rows.tolist()), labels, CLASSES[CLASS], groups)
-    if kind.answer == LABELS:
+    if kind.several:
         flags = rng.random((SIZE, 3)) < 0.4
         flags[0] ^= bool(salt)
         return replace(
