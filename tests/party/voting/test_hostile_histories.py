@@ -75,6 +75,10 @@ def uncharged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site.Site, "answer", lambda *_: None)
 
 
+def any_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaigns.Campaign, "_check_round", lambda *_: None)
+
+
 def any_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
     for place, name in (
         (entries, "check_unmasking"), (entries, "check_exact"),
@@ -88,6 +92,7 @@ def any_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
     ("without", "kind", "first", "why"),
     [
         (uncharged, "noisy", 0, "uncharged"),
+        (any_round, "rounds", 3, "twice in a round"),
         (any_survivors, "exact", 0, "votes on"),
     ],
 )
