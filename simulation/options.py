@@ -56,7 +56,7 @@ class SimulationOptions(SumOptions, CommandOptions):
     )
     unit: Annotated[
         Literal["record", "party"],
-        of_privacy(help="A record, or a party with one teacher or more."),
+        of_privacy(help="A record, or all of a party."),
     ] = "record"
     noise_law: NoiseLawOption = None
     code: CodeOption = None
