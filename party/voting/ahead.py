@@ -97,8 +97,8 @@ class AheadVotes(MaskedSums):
         roster = ahead.roster_from_wire(asked)
         identity = self.identity.public_key().public_bytes_raw()
         if roster.plain.identities.get(self.name) == identity:
-            key, _ = self._party.sealing()
-            if roster.keys[self.name] != key:
+            ours, _ = self._party.sealing()
+            if roster.keys[self.name] != ours:
                 return vote_pb2.Bundles()
         asker = Asker(key, campaign, int(time.time()))
         made = self._party.bundles(roster, asked.first, asked.count, asker)

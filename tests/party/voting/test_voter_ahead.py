@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from aggregator_server.exchange.ahead import AheadAggregation, bundle_roster
@@ -26,6 +27,7 @@ from party.voting.voters import ReadyVoters
 from pate.campaign.roster import RosterParty
 from pate.data.values import batch_hash
 from pate.errors import ProtocolError, QuorumError, StateError
+from pate.masking.ahead import store
 from pate.mechanisms import DistributedGNMax, GNMax
 from pate.noise.exact import SystemNoise
 from pate.votes import Counts
@@ -111,19 +113,21 @@ class Post:
         )
 
     def envelope(
-        self, request: vote_pb2.PartyRequest, campaign: CampaignMessage | None = None
-    ) -> bytes:
+        self, request: vote_pb2.PartyRequest, campaign: CampaignMessage | None = None,
+        key: Ed25519PrivateKey = SERVER_KEY,
+    ) -> bytes:  # fmt: skip
         asked = vote_pb2.PartyRequest()
         asked.CopyFrom(request)
         asked.version, asked.nonce = wire.VERSION, b"n" * 16
         asked.campaign = (campaign or self.campaign).packed()
-        return wire.sign_request(asked, SERVER_KEY)
+        return wire.sign_request(asked, key)
 
     def tell(
-        self, name: str, request: vote_pb2.PartyRequest, campaign: CampaignMessage | None = None
-    ) -> vote_pb2.Reply:
+        self, name: str, request: vote_pb2.PartyRequest, campaign: CampaignMessage | None = None,
+        key: Ed25519PrivateKey = SERVER_KEY,
+    ) -> vote_pb2.Reply:  # fmt: skip
         """A party's answer; to the same bytes it never gives others."""
-        body = self.envelope(request, campaign)
+        body = self.envelope(request, campaign, key)
         answer = self.voter(name).handle(body)
         about = (campaign or self.campaign).id
         reply = wire.read_reply(answer, campaign=about, nonce=b"n" * 16)[1]
@@ -434,6 +438,18 @@ def test_bundles_for_another_roster(post: Post) -> None:
     asked = ahead.roster_to_wire(post.sealed, 9, 1)
     asked.roster[1].sealing.key = asked.roster[0].sealing.key
     post.refuses("a", vote_pb2.PartyRequest(ask_bundles=asked), "not signed by its identity")
+
+
+def test_a_server_takes_no_room_of_another(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is counted by the key that signed the request: the first server asked for four."""
+    monkeypatch.setattr(store, "MOST_OF_KEY", 6)
+    asked = vote_pb2.PartyRequest(ask_bundles=ahead.roster_to_wire(post.sealed, 4, 4))
+    later = vote_pb2.PartyRequest(ask_bundles=ahead.roster_to_wire(post.sealed, 8, 4))
+    other = Ed25519PrivateKey.generate()
+    its = post.campaign.copy(id=b"d" * 16, terms=None)
+    post.tell("a", vote_pb2.PartyRequest(describe=vote_pb2.Describe()), its, other)
+    assert len(post.tell("a", asked, its, other).bundles.bundles) == 4, post.said[-1]
+    post.refuses("a", later, "4 bundles for campaigns of this key wait")
 
 
 def test_a_campaign_that_has_ended_gets_no_more_bundles(post: Post) -> None:
