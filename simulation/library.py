@@ -160,9 +160,8 @@ def simulate(
         unit: ``record``, ``patient`` (with groups) or ``party``.
         classes: the class list; None: the classes that occur, which the result publishes. Of several labels
             their names; None: the frame's columns, or y0, y1 and so on.
-        most_labels: of several labels, how many of a record count at most, in one release, whose noise grows
-            with its root; None: records vote in rounds, and all their labels count. Where they cannot (delta
-            0, images, teachers, exact masked sums) it is 2.
+        most_labels: of several labels in one release, how many of a record count at most; the noise grows
+            with its root. None: 2, or with ``rounds`` all.
         range: of a number, the lowest and the highest that count, or up to 64 ascending points with these as
             ends: with points between, the student predicts the median. It is public: no minimum of the data.
         expected_records: of all parties, if records vote: it decides where. It is public: a round number, not
@@ -217,9 +216,8 @@ def simulate(
         place = Path(scratch) if out is None else Path(out)
         answer = NUMBER if several else None
         if several.labels:
-            exact = noise == "central" and aggregation != "plain" and len(held) >= 3
-            once = most_labels is not None or aggregator != "neighbour" or delta == 0 or exact
-            answer = f"{LABELS}-{most_labels or 2}" if once else RESIDUAL_LABELS
+            in_rounds = rounds is not None and most_labels is None and aggregator == "neighbour"
+            answer = RESIDUAL_LABELS if in_rounds else f"{LABELS}-{most_labels or 2}"
         setting = SimulationOptions(
             parties=len(held),
             teachers=teachers,

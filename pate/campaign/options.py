@@ -49,7 +49,7 @@ CodeOption = Annotated[
 AnswerOption = Annotated[
     str | None,
     of_campaign(
-        help="class, labels-T (T at most), ordered, number, residual(-labels). Default: by code",
+        help="class, labels-T, ordered, number, residual, residual-labels",
         metavar="ANSWER",
     ),
 ]

@@ -119,7 +119,7 @@ def test_records_with_several_labels_vote_in_rounds() -> None:
 
     done = pate.simulate(
         {"a": columns(450, 1), "b": columns(450, 2)}, patients(100, 3)[0], epsilon=50.0,
-        label=LABELS, test=columns(300, 4), expected_records=900,
+        label=LABELS, test=columns(300, 4), expected_records=900, rounds=4,
     )  # fmt: skip
     assert done.student is not None
     assert done.student.classes == LABELS
@@ -138,13 +138,12 @@ def test_records_with_several_labels_vote_in_rounds() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({}, "in each round it casts one array"),
+        ({}, "it casts one vote, for up to 2 labels,"),
         ({"most_labels": 1}, "it casts one vote, for up to 1 label,"),
-        ({"delta": 0.0}, "it casts one vote, for up to 2 labels"),
-        ({"noise": "central", "aggregation": "masked"}, "it casts one vote, for up to 2 labels"),
+        ({"rounds": 1}, "in each round it casts one array"),
     ],
 )
-def test_labels_of_an_array_have_one_release_where_rounds_are_not_possible(
+def test_labels_of_an_array_have_one_release_unless_rounds_are_stated(
     more: dict[str, Any], said: str
 ) -> None:
     parties = {name: patients(40, at) for at, name in enumerate("abc")}
