@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from party.ledger.campaigns import Campaign
     from party.ledger.ledger import PartyLedger
     from party.options import StartOptions
+    from party.page.view import View
     from party.voting.ending import Ending
-    from party.voting.voter import Voter
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
 
@@ -62,7 +62,7 @@ def take_part(
         ends=None if enrolment is None else enrolment.ends,
     )
     operator = Operator.here(page=options.page)
-    voter = party.voter(operator)
+    view = None
     with contextlib.ExitStack() as held:
         if options.page:
             from party.page.serving import shown
@@ -76,15 +76,15 @@ def take_part(
                 ledger=ledger,
                 status=status,
                 operator=operator,
-                public=voter.public,
             )
             held.enter_context(shown(view, operator, home, options.page_port, screen))
-        return _take_part(party, voter, place, options.max_wait, screen, status)
+        return _take_part(party, operator, view, place, options.max_wait, screen, status)
 
 
 def _take_part(
     party: Prepared,
-    voter: Voter,
+    operator: Operator,
+    view: View | None,
     place: Server,
     most: float | None,  # seconds to wait for the server
     screen: Screen,
@@ -95,6 +95,9 @@ def _take_part(
         screen.say(f"{why}; until it does, this party prepares without its terms")
         with contextlib.suppress(GaveUpError):
             _read_ahead(party, place, screen)
+    voter = party.voter(operator)  # its files are made only now: not for data that cannot be used
+    if view is not None:
+        view.public = voter.public
 
     def over() -> bool:
         """Whether the campaign is over; the SuperNode sends the last answer before it stops."""

@@ -63,12 +63,12 @@ class View:
         ledger: PartyLedger,
         status: Status,
         operator: Operator,
-        # returns the public set of a campaign if it is in memory
-        public: Callable[[Announced], Inputs | None],
     ) -> None:
         self._name, self._server, self._pinned = name, server, pinned
         self._policy, self._ledger = policy, ledger
-        self._status, self._operator, self._public = status, operator, public
+        self._status, self._operator = status, operator
+        #: Returns the public set of a campaign if it is in memory.
+        self.public: Callable[[Announced], Inputs | None] = lambda _: None
         self._over = False
         #: The campaign to show, and the text that was made last, each with what it depends on.
         self._current: tuple[object, Offer | None] = ((), None)
@@ -86,7 +86,7 @@ class View:
         if current[0] != (asked, head):
             current = self._current = (asked, head), self._offer(asked)
         offer = current[1]
-        inputs = None if offer is None else self._public(offer.announced)
+        inputs = None if offer is None else self.public(offer.announced)
         key = (standing, asked, head, inputs is None, self._over)
         made = self._made
         if made[0] != key:

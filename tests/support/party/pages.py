@@ -45,8 +45,8 @@ class Desk:
             ledger=self.ledger,
             status=self.status,
             operator=self.operator,
-            public=lambda _: self.inputs,
         )
+        self.view.public = lambda _: self.inputs
 
     @contextmanager
     def asked(self, offer: Offer) -> Iterator[list[bool]]:
