@@ -103,7 +103,7 @@ class Models:
 def start_of(state: CampaignState) -> Start:
     """Return what the class counts of the first round say."""
     first = state.released[0]
-    return Start.of_first(first.counts[0], first.sigma, state.spec.voted_for)
+    return Start.of_first(first.counts[0] / GRID, first.sigma / GRID, state.spec.voted_for)
 
 
 def kappa_of(state: CampaignState) -> float:

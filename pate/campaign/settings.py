@@ -187,10 +187,15 @@ def _rounds_in_words(spec: CampaignSpec) -> str:
     grid = code_of(spec.code).grid
     first, later = (each.shares.spread(adding) / grid for each in round_mechanisms(spec, 1))
     of_class = spec.voted_for.one_hot
+    if not of_class:  # a record has a part of a vote at each of its labels
+        from pate.rounds.residual import labels_unit
+
+        first *= grid / labels_unit(len(spec.classes or ()))
+    counted = f"{'class' if of_class else 'label'} counts with noise of {first:.4g}"
     return (
-        f"records vote in {spec.rounds} rounds: {'class' if of_class else 'label'} counts with noise of "
-        f"{first:.4g} votes, then {spec.rounds - 1} times their disagreement with a public model, with noise "
-        f"of {later:.4g} on each number; --answer {CLASS if of_class else f'{LABELS}-T'} is one release"
+        f"records vote in {spec.rounds} rounds: {counted} {'votes' if of_class else 'records'}, then "
+        f"{spec.rounds - 1} times their disagreement with a public model, with noise of {later:.4g} on each "
+        f"number; --answer {CLASS if of_class else f'{LABELS}-T'} is one release"
     )
 
 

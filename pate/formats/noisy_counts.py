@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.codes import AXES, DENSE, NEAREST, code_of, require_places
+from pate.codes import AXES, DENSE, GRID, NEAREST, code_of, require_places
 from pate.errors import DataError, ProtocolError, UsageError
 
 if TYPE_CHECKING:
@@ -120,10 +120,10 @@ class NoisyVotes:
         return code.of_teachers and not code.answer.of
 
     @property
-    def class_counts(self) -> tuple[NDArray[np.int64], float]:
-        """The classes of records, as the first round counted them, and the noise on each; as counts are."""
+    def class_counts(self) -> tuple[NDArray[np.float64], float]:
+        """The classes of records, as the first round counted them, and the noise on each; in votes."""
         first = self.earlier[0] if self.earlier else self
-        return first.counts[0], first.sigma
+        return first.counts[0] / GRID, first.sigma / GRID
 
     def _check_rounds(self, rounds: tuple[RoundCounts, ...]) -> None:
         """Check that the rounds are of one shape, and that all but the first answer a model."""

@@ -110,12 +110,12 @@ class Start:
         return cls(shares / shares.sum(), records)
 
     @classmethod
-    def of_first(cls, counts: Counts, sigma: float, answer: Answer) -> Start:
-        """Return it from the first row of the first release, in units of 1/GRID of a vote."""
+    def of_first(cls, counts: Floats, sigma: float, answer: Answer) -> Start:
+        """Return it from the first row of the first release, and the noise on it, in votes."""
         if answer.name != RESIDUAL_LABELS:
-            return cls.of(counts / GRID, sigma / GRID)
-        unit = labels_unit(len(counts))
-        return cls.of_labels(counts / unit, sigma / unit)
+            return cls.of(counts, sigma)
+        records = GRID / labels_unit(len(counts))  # of a vote at one label
+        return cls.of_labels(records * counts, records * sigma)
 
     @classmethod
     def of_labels(cls, counts: Floats, sigma: float) -> Start:

@@ -202,7 +202,7 @@ def test_a_student_gets_all_rounds_and_the_file_has_them() -> None:
         {"earlier": []},
         {"model": {"cut": 5}},
         {"model": {"cut": 0, "weights": ["1 2", "3 4", "5 6"]}},
-        {"model": {"cut": 2049, "weights": ["1 2", "3 4", "5 6"]}},
+        {"model": {"cut": 16385, "weights": ["1 2", "3 4", "5 6"]}},
         {"model": {"cut": 5.0, "weights": ["1 2", "3 4", "5 6"]}},
         {"model": {"cut": 5, "weights": ["1 2", "3 4", "5 1048577"]}},
         {"model": {"cut": 5, "weights": ["1 2", "3 4", "5 6e1"]}},

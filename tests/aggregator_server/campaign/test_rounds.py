@@ -57,7 +57,7 @@ FAILPOINTS = frozenset({"model-made", "model-recorded"})
 KINDS = {
     (each.aggregation, each.noise): each
     for each in every_kind()
-    if each.rounds and (each.inputs, each.unit) == ("embeddings", "record")
+    if each.rounds and (each.inputs, each.unit, each.several) == ("embeddings", "record", False)
 }
 MASKED = KINDS["masked", "distributed"]
 PUBLIC_ROWS = PUBLIC_SETS["embeddings"]

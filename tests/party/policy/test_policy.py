@@ -100,10 +100,14 @@ def test_modes() -> None:
 def test_records_in_masked_rounds_need_noise_by_the_parties() -> None:
     """Whatever the file says, before any term is known; plain votes the server sees anyway."""
     everything = dataclasses.replace(FREE, aggregation=("masked", "plain"), repeat_queries="allow")
-    terms = {"aggregator": "neighbour", "code": "dense-8 residual", "rounds": 3}
-    refused(everything, joining(**terms), "only with noise by the parties (--noise distributed)")
-    admit(everything, joining(**terms, noise="distributed"))
-    admit(everything, joining(**terms, aggregation="plain", colluders=0))
+    of_labels = {"code": "dense-8 residual-labels", "classes": ("u", "v", "none")}
+    for more in ({"code": "dense-8 residual"}, of_labels):
+        terms = {"aggregator": "neighbour", "rounds": 3, **more}
+        refused(
+            everything, joining(**terms), "only with noise by the parties (--noise distributed)"
+        )
+        admit(everything, joining(**terms, noise="distributed"))
+        admit(everything, joining(**terms, aggregation="plain", colluders=0))
     admit(everything, joining(**terms | {"code": "dense-8", "rounds": 1}))
 
 

@@ -43,7 +43,7 @@ def summed(kinds: Any, shown: RoundModel | None, units: Any = None) -> Any:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_patient_changes_what_is_claimed_and_no_more(name: str) -> None:
-    """All 969 patients of up to three records with any labels; each comes, goes, and becomes each other."""
+    """Of residual-labels: all 969 patients of up to three records come, go, and become each other."""
     patients = [
         world
         for size in range(4)
@@ -111,7 +111,7 @@ def test_the_first_round_counts_labels_and_records() -> None:
     found = residual_sums(codes, said, 4, None)
     assert found[0].tolist() == (labels_unit(4) * said.sum(axis=0)).tolist()
     assert not found[1:].any()
-    start = Start.of_first(found[0], 0.0, answer_of("residual-labels"))
+    start = Start.of_first(found[0] / GRID, 0.0, answer_of("residual-labels"))
     assert start.records == 90
     assert np.allclose(start.shares, said[:, :-1].mean(axis=0))
 
@@ -127,7 +127,7 @@ def test_rounds_find_a_model_of_each_label() -> None:
     said = np.hstack([drawn.random((6000, 3)) < true, np.ones((6000, 1), bool)]).astype(np.int64)
     rows = codes[5000:] / GRID
     first = residual_sums(codes[:5000], said[:5000], 4, None)
-    start = Start.of_first(first[0], 3.0, answer_of("residual-labels"))
+    start = Start.of_first(first[0] / GRID, 3.0 / GRID, answer_of("residual-labels"))
     released: list[Released] = []
     errors = []
     for _ in range(4):
