@@ -32,6 +32,7 @@ from pate.codes import GRID
 from pate.data.values import Dataset, Table, batch_hash
 from pate.errors import PateError, ProtocolError
 from pate.masking import keys as masking_keys
+from pate.masking import masks
 from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
 from pate.noise.exact import SystemNoise
 from pate.rounds.model import RoundModel
@@ -114,9 +115,7 @@ def noted(patch: pytest.MonkeyPatch) -> Iterator[Secrets]:
 
 
 def _note_masks(patched: pytest.MonkeyPatch, place: str, found: Secrets) -> None:
-    import importlib
-
-    real = importlib.import_module(place).hide
+    real = masks.hide
 
     def hide(known: Any, name: str, secrets: Any, values: Counts, peers: Any, stream: Any) -> bytes:
         peers = sorted(peers)
