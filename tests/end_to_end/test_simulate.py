@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 #: A simulation takes half a minute on two idle cores; this is for a machine that does much else.
 DEADLINE_S = 400.0
 KEYS = {
-    "parties", "teachers", "labels_asked", "labels_answered", "label_accuracy", "student_accuracy", "student_figures",
+    "parties", "teachers", "labels_asked", "labels_answered", "label_accuracy", "student_accuracy",
     "nonprivate_accuracy", "majority_accuracy", "epsilon", "delta", "unit", "adjacency", "observer",
-    "mechanism", "seconds", "files", "student_scores",
+    "mechanism", "seconds", "files", "student_scores", "student_figures",
 }  # fmt: skip
 
 
