@@ -210,7 +210,7 @@ def _of_labels(
             found = linear_labels(lesson.public, noisy, none)
         if found is None:
             raise DataError(ONLY_NOISE)
-        return [Chances(each, "sums") for each in found]
+        return [Chances(each, "sums", smooth=True) for each in found]
     cells = labels_of(lesson.public, noisy, none)
     if cells is None:
         raise DataError(ONLY_NOISE)
