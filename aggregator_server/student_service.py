@@ -22,7 +22,7 @@ from aggregator_server.results.statement import expected_of, privacy_statement
 from pate.campaign.choices import NO_GUESS, Guess
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
 from pate.foreign import json_value
-from pate.runtime.child import is_loopback
+from pate.runtime.child import is_loopback, joined
 from pate.runtime.failpoints import reach
 from pate.runtime.home import STUDENT_TOKEN, new_token, same
 from protos.pate.v1 import student_pb2, student_pb2_grpc
@@ -106,9 +106,7 @@ class StudentService:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         host, port = self._where
         try:
-            bound = server.add_insecure_port(
-                f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-            )
+            bound = server.add_insecure_port(joined(host, port))
         except RuntimeError as error:
             server.stop(None)
             _refuse_address(host, port, error)

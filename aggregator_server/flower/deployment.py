@@ -31,6 +31,7 @@ from aggregator_server.identities.enrolment_service import EnrolmentService
 from pate.errors import PateError, ProcessError
 from pate.listening.bounded_listener import raise_file_limit
 from pate.printable import listed
+from pate.runtime.child import joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -103,8 +104,7 @@ class Deployment:
             on_arrived=self._carrier.renew,
             on_news=self._news.set,
         )
-        shown = f"[{host}]" if ":" in host else host
-        self.address = f"{shown}:{self._gateway.port}"  # for parties to connect to, ``host:port``
+        self.address = joined(host, self._gateway.port)  # for parties to connect to
         self._superlink: SuperLink | None = None
         self._session: Session | None = None
         self._names: Mapping[int, str] = {}

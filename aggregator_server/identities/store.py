@@ -34,7 +34,7 @@ from pate.formats.enrolment import (
     split_address,
     verifier_of,
 )
-from pate.runtime.child import LOOPBACK
+from pate.runtime.child import LOOPBACK, joined
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, sweep_drafts, sync, write_file
 
@@ -270,15 +270,6 @@ def _plain(host: str) -> str:
         return str(ipaddress.ip_address(host))
     except ValueError:
         return host.lower()
-
-
-def joined(host: str, port: int) -> str:
-    """Return ``host:port``, or ``[host]:port`` for an address of IPv6."""
-    try:
-        wide = ipaddress.ip_address(host).version == 6
-    except ValueError:
-        wide = False
-    return f"[{host}]:{port}" if wide else f"{host}:{port}"
 
 
 def told_port(identities: Identities | None) -> int:

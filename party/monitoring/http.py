@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.errors import PortInUseError
-from pate.runtime.child import listen
+from pate.runtime.child import joined, listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,7 +53,7 @@ def watched(status: Status, home: Path, host: str, port: int) -> Iterator[str]:
     thread.start()
     at = server.server_address[1]
     try:
-        yield f"http://{f'[{host}]' if ':' in host else host}:{at}"
+        yield f"http://{joined(host, at)}"
     finally:
         server.shutdown()
         server.server_close()

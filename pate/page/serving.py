@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pate.errors import PortInUseError, ProcessError
 from pate.listening.bounded_listener import Room
 from pate.listening.http_server import HttpServer
-from pate.runtime.child import LOOPBACK, listen
+from pate.runtime.child import LOOPBACK, joined, listen
 from pate.runtime.home import PAGE_TOKEN, kept_token
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class TokenPage(ABC):
         self.port = self._http.port
         self._secure = certificate is not None
         shown = names[0] if self._secure and names else host
-        shown = f"[{shown}]" if ":" in shown else shown
-        self.address = f"{'https' if self._secure else 'http'}://{shown}:{self.port}"
+        self.address = f"{'https' if self._secure else 'http'}://{joined(shown, self.port)}"
         self._closing = threading.Event()
         self._faults: set[str] = set()
 

@@ -302,6 +302,11 @@ def free_port(host: str = "127.0.0.1") -> int:
         return int(probe.getsockname()[1])
 
 
+def joined(host: str, port: int) -> str:
+    """Return ``host:port``, or ``[host]:port`` for an address of IPv6."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on ``host`` and ``port`` (0: any free one)."""
     if not 0 <= port < 2**16:

@@ -19,10 +19,9 @@ from aggregator_server.flower.superlink import SuperLink
 from aggregator_server.identities import Identities, Member, require_identities
 from aggregator_server.identities import store as store_module
 from aggregator_server.identities.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE
-from aggregator_server.identities.store import joined
 from pate.errors import DiskError, StateError, UsageError
 from pate.formats.enrolment import fingerprint
-from pate.runtime.child import listen
+from pate.runtime.child import joined, listen
 from tests.support.server.identities import DAY, NOW, answer
 
 FILES = {"ca.pem", "ca.key", "server.pem", "campaign.key", "settings.json", "parties.json"}
