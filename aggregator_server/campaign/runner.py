@@ -139,13 +139,16 @@ class Campaign:
         try:
             warning = require_reachable(state)
         except UsageError:
-            self.farewell("threshold")
+            self.farewell("threshold")  # else parties wait for a request that never comes
             raise
         if warning is not None:
             self._screen.say(warning, "warning")
 
     def farewell(self, cause: str = "") -> None:
-        """Notify the parties of the end and its guarantee; ``cause``, before any votes: of ``EARLY_ENDS``."""
+        """Notify the parties of the end of the campaign, and of its guarantee towards the public.
+
+        ``cause`` of an end before any votes is a key of :data:`pate.campaign.choices.EARLY_ENDS`.
+        """
         state = self._ledger.state()
         voted = {name for batch in state.batches for name in batch.responders}
         self._exchange.finish(

@@ -211,7 +211,10 @@ class Attendance:
 
 
 def agreed_classes(parties: Sequence[DescribedParty], wanted: int) -> tuple[str, ...] | None:
-    """Return the class list that more than half of the wanted parties name; None if none, or two, are."""
+    """Return the class list that more than half of the wanted parties name; None without one, or with two.
+
+    So neither one party nor the first one decides for the others.
+    """
     counts = Counter(party.classes for party in parties)
     enough = [classes for classes, count in counts.items() if 2 * count > wanted]
     return enough[0] if len(enough) == 1 else None

@@ -303,7 +303,11 @@ class Exchange:
     # --- the end -------------------------------------------------------------------------
 
     def finish(self, finish: vote_pb2.Finish, voted: Collection[str]) -> None:
-        """Notify the parties of the end; wait for their acknowledgement, above all if they ``voted``."""
+        """Notify the parties of the end of the campaign, and wait for their acknowledgement.
+
+        One that is not notified would wait for a server that never returns. Those that ``voted`` are
+        probably connected, or will return soon.
+        """
         told: dict[tuple[str, int], float] = {}  # by name and visit
         began = self._clock()
         remind = began + _REMIND_S

@@ -68,7 +68,10 @@ class Source:
 
     @classmethod
     def of(cls, entry: Synthesis, rows: int) -> Source:
-        """Return the source of a release in a file of ``rows`` rows; those of a paid model state its cost."""
+        """Return the source of a release in a file of ``rows`` rows.
+
+        Rows of a paid model are as private as the model, so they state its cost.
+        """
         try:
             of_code = version("federated-pate")
         except PackageNotFoundError:
@@ -166,7 +169,10 @@ def read(path: Path) -> tuple[Table, About]:
 
 
 def merge(paths: Sequence[Path]) -> tuple[Table, About]:
-    """Return the rows of several files of one schema in order, each once: a repeated query costs twice."""
+    """Return the rows of several files of one schema, each row once, in the order of the files.
+
+    A repeated query would cost twice and say nothing new; with noise shares a campaign refuses it.
+    """
     files = [(path, *read(path)) for path in paths]
     if not files:
         raise DataError("no file of synthetic rows was given")

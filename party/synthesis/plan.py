@@ -174,7 +174,10 @@ def check_size(rows: int, domain: Domain) -> None:
 
 
 def is_deniable(asked: ReleaseRequest, domain: Domain) -> bool:
-    """Return whether k and gamma may be stated for seedless rows: all records are equally plausible."""
+    """Return whether k and gamma may be stated for seedless rows.
+
+    All records are equally plausible then, at least ``min_rows`` of them, whatever gamma is.
+    """
     return 1 <= asked.k <= domain.min_rows and asked.gamma > 1
 
 

@@ -51,7 +51,10 @@ _IMAGES: Final = (
 
 @dataclass(frozen=True, eq=False)
 class PrivateRows:
-    """The rows behind a release, one per unit; ``content``, their digest, is secret: tables are guessed."""
+    """The rows behind a release, one per unit, and those excluded, for the party's own screen.
+
+    ``content`` is a digest of the table. It is secret, since a table can be guessed and compared.
+    """
 
     codes: NDArray[np.intp]
     content: bytes

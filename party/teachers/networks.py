@@ -47,7 +47,8 @@ _SHIFT: Final = 0.15  # most shift, as a share of half the image
 class Plain(nn.Sequential):
     """Blocks of two convolutions that halve the image until it is small, then one linear layer.
 
-    They normalise within one image: its answer must not depend on others in its batch.
+    They normalise over groups of channels within one image: its answer must not depend on others in its
+    batch.
     """
 
     def __init__(self, size: tuple[int, int, int], classes: int) -> None:

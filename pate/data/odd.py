@@ -34,7 +34,10 @@ _CELLS: Final = "correct them, or go on with them missing; --strict refuses them
 
 
 class UnusableRecordError(DataError):
-    """A record of which nothing can be made; ``why`` has neither content nor place, so it is counted."""
+    """A record of which nothing can be made.
+
+    ``why`` names neither its content nor its place, so that equal reasons can be counted.
+    """
 
     def __init__(self, text: str, why: str = "") -> None:
         super().__init__(text)

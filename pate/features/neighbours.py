@@ -135,7 +135,8 @@ def cast_answers(queries: Floats, records: Floats, answers: Places) -> Places:
 def voters_of(groups: NDArray[np.str_], hashes: Sequence[bytes], cap: int, key: bytes) -> Places:
     """Return the indices, ascending, of the at most ``cap`` records of each group (patient) that vote.
 
-    Those with the least hash under the party's key: independent of the file's order and of other groups.
+    Those with the least hash under the party's secret key, so that nobody else can influence who votes,
+    and neither the file's order nor other groups do.
     """
     if len(hashes) != len(groups):
         raise DataError(f"{len(groups)} records but {len(hashes)} hashes of them")

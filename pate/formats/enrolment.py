@@ -172,7 +172,10 @@ class SealingKey:
 
 @dataclass(frozen=True)
 class Answer:
-    """The public keys of a party, all signed for one server with their private halves and the code."""
+    """The public keys of a party, and proof that it has their private halves and the code.
+
+    All three sign the authority's hash as well, so that an answer counts for one server and these keys only.
+    """
 
     name: str
     identity: bytes  # its Ed25519 public key, 32 bytes
@@ -217,7 +220,7 @@ class Answer:
         )
 
     def check_keys(self, authority: bytes) -> None:
-        """Check that the sender has both keys and signed for the :func:`fingerprint` ``authority``."""
+        """Check that the sender has both private keys, and signed for the server with this authority."""
         signed = self._transcript(authority)
         identity = Ed25519PublicKey.from_public_bytes(self.identity)
         try:
@@ -230,7 +233,7 @@ class Answer:
             ) from error
 
     def made_with(self, verifier: bytes, authority: bytes) -> bool:
-        """Return whether this was signed with the code of :func:`verifier_of`, a public key."""
+        """Return whether this was signed with the code of :func:`verifier_of`: no secret is compared."""
         signed = self._transcript(authority)
         key = Ed25519PublicKey.from_public_bytes(verifier)
         try:

@@ -1,4 +1,7 @@
-"""The signature, in a file of its own, under the bytes of a schema of synthetic queries."""
+"""The signature under a schema of synthetic queries, in a file of its own.
+
+It covers the bytes of the schema's file, so that nothing depends on the form of its JSON.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,10 @@ def sign(content: bytes, key: Ed25519PrivateKey) -> bytes:
 
 
 def verify(content: bytes, signature: bytes, key: bytes) -> None:
-    """Check that a campaign's public Ed25519 key signed a schema, whatever key is named; else SchemaError."""
+    """Check that a campaign's public Ed25519 key signed a schema, else raise SchemaError.
+
+    The key that the file of the signature names is not trusted.
+    """
     what = "no signature of a schema"
     fields = parse_object(
         signature, most=_MAX_SIGNATURE, error=SchemaError, what=what, form=SIGNATURE_FORMAT

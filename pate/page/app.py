@@ -40,9 +40,7 @@ _KINDS: Final = {
 
 def page_app(
     told: Callable[[], str],  # what the page shows, as JSON
-    files: Mapping[
-        str, str
-    ],  # the package of each file that only this page has: page.html and a script
+    files: Mapping[str, str],  # the package of each file of this page only: page.html and a script
     *,
     closing: threading.Event,
     following: set[int],  # one for each browser that follows

@@ -80,9 +80,8 @@ _LEVELLED: Final = 50
 class Start:
     """What the first release says."""
 
-    shares: (
-        Floats  # (C,) of the classes, positive, of sum 1; of several labels that of each, below 1
-    )
+    # (C,) of the classes, positive, of sum 1; of several labels that of each, below 1
+    shares: Floats
     records: float  # their number, above 0
     several: bool = False  # whether they have several labels
 

@@ -171,7 +171,8 @@ def fork_ahead(target: str, lifeline: Callable[[], str]) -> None:
 def through(run: Callable[[], object]) -> None:
     """Run a child's main program. One that fails ends at once, even with running threads.
 
-    Two threads of Flower that are refused at once interrupt the clean-up of each other.
+    Two threads of Flower that are refused at once each interrupt the process. The second interrupt ends the
+    clean-up of the first, and threads that it would have stopped keep the process alive.
     """
     try:
         run()

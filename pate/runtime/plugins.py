@@ -1,4 +1,7 @@
-"""Plugins of other installed packages: found by entry points, loaded, as code of the user's, by name only."""
+"""Plugins of other installed packages, found by entry points.
+
+A plugin runs with all rights of the command, so it is loaded only if its name is asked for.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,8 @@ class Screen:
     def listen(self, callback: Callable[[Line], None]) -> Callable[[], None]:
         """Pass every further line to ``callback`` as well; returns a function that ends it.
 
-        It is called in the printing thread, so it must be quick; one that raises is not called again.
+        It is called in the printing thread, so it must be quick. One that raises is not called again: a
+        listener must not stop the work.
         """
         self._listeners.append(callback)
 

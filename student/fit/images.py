@@ -231,7 +231,10 @@ class Averaged:
     """A network in training, and the running mean of its weights, which the student gets."""
 
     def __init__(self, network: Network, memory: float) -> None:
-        """Start with a network; ``memory``, the decay a step, is smaller early on: the start is forgotten."""
+        """Start with a network; ``memory`` is the decay of the mean per step.
+
+        Early on it is smaller, so that the random start is forgotten.
+        """
         self.network = network
         self.mean = copy.deepcopy(network).requires_grad_(requires_grad=False).eval()
         self.taken = 0

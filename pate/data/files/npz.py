@@ -58,7 +58,10 @@ _WHOLE: Final = re.compile(r"-?[0-9]+", re.ASCII)
 
 
 class Archive:
-    """An open ``.npz`` file, each array checked before it is read; ``public``: labels are ignored."""
+    """An open ``.npz`` file, each array checked before it is read.
+
+    Of a ``public`` set the images are read, whatever labels may say of which arrays are meant.
+    """
 
     def __init__(
         self,
