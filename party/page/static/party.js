@@ -14,6 +14,7 @@ function show(o) {
   document.title = `${asks ? "Asked" : o.state === "ended" ? "Ended" : "PATE"} · ${o.party} · PATE party`;
   put("party", o.party);
   put("doing", asks ? "A campaign waits for your answer." : o.doing);
+  for (const id of ["life", "rules", "left"]) card(id, true); // nothing is said of them before the party has
   card("terms", o.terms.length > 0);
   $("question").hidden = $("choice").hidden = !asks;
   fill($("terms"), [o.terms, o.campaign], ([terms, id]) => [["Campaign", id], ...terms].map(([name, text]) =>

@@ -91,6 +91,20 @@ def test_a_person_reads_and_answers_by_keyboard(
     tab.context.close()
 
 
+def test_nothing_is_said_of_the_ledger_before_the_party_has(
+    browser: Browser, tmp_path: Path
+) -> None:
+    desk = Desk(tmp_path)
+    with desk.page() as page:
+        tab = browser.new_page()
+        tab.route("**/api/stream", lambda route: route.abort())
+        tab.goto(page.link)
+        assert tab.inner_text("#main").split("\n") == ["Waiting for the party"]
+        tab.unroute("**/api/stream")
+        tab.locator("#left-none").wait_for(timeout=SOON_MS)
+        tab.close()
+
+
 def test_pictures_are_drawn_and_a_tab_without_the_link_cannot_answer(
     browser: Browser, tmp_path: Path
 ) -> None:
