@@ -273,6 +273,12 @@ def test_cards_come_when_there_is_something_in_them(browser: Browser, tmp_path: 
     with Ledger.create(tmp_path / "campaign" / "ledger.db", spec) as ledger:
         status = Status(ledger)
         with a_page(status, tmp_path) as page:
+            early = browser.new_page()
+            early.route("**/api/stream", lambda route: route.abort())
+            early.goto(page.link)
+            # Nothing is said of the parties before the server has.
+            assert early.text_content("#parties-caption") == ""
+            early.close()
             tab, complaints = open_tab(browser, page.link)
 
             def cards() -> list[str]:
