@@ -9,6 +9,7 @@ annotation:
 ``Fraction``                text, ``p`` or ``p/q`` in lowest terms
 ``bytes``                   text, lower-case hexadecimal
 ``Literal``                 one of its values
+``NDArray[np.int64]``       a list of whole numbers, or of one text a row, with spaces between numbers
 ``tuple[X, ...]``           a list; ``tuple[X, Y]`` one of that length
 ``Mapping[str, X]``         an object
 a dataclass                 an object with exactly its fields; with its tag, if it has one; as
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -51,6 +53,7 @@ from pate.foreign import json_value, shown
 #: Of each digits enough for the sum of two costs.
 _FRACTION: Final = re.compile(r"(0|[1-9][0-9]{0,249})(/[1-9][0-9]{0,249})?", re.ASCII)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
+_ROW: Final = re.compile(r"-?[0-9]{1,15}(?: -?[0-9]{1,15})*", re.ASCII)
 #: Names that modules may import for their annotations only.
 _FOR_ANNOTATIONS: Final = {"Fraction": Fraction, "Mapping": Mapping}
 _RULE: Final = "pate.exact"
@@ -135,6 +138,9 @@ def write(value: object) -> Any:
         return {key: write(each) for key, each in value.items()}
     if isinstance(value, tuple | list):
         return [write(each) for each in value]
+    if _is_array(type(value)):
+        rows = value.tolist()  # type: ignore[attr-defined] # an array has it
+        return [" ".join(map(str, row)) if isinstance(row, list) else row for row in rows]
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"a {type(value).__name__} has no text form")
     made: dict[str, Any] = {value.tag: value.name} if isinstance(value, TextForm) else {}
@@ -244,6 +250,28 @@ def _fraction(value: object, path: str) -> Fraction:
         raise _UnfitError(path, f"is {error}") from error
 
 
+def _is_array(kind: Any) -> bool:
+    return getattr(kind, "__module__", "") == "numpy" and kind.__name__ == "ndarray"
+
+
+def _array(value: object, path: str) -> object:
+    import numpy as np  # whoever annotates a field as an array has imported it
+
+    of_rows = isinstance(value, list) and any(type(each) is str for each in value)
+    wanted = "texts of whole numbers with spaces between them" if of_rows else "whole numbers"
+    fits = isinstance(value, list) and all(
+        type(each) is str and _ROW.fullmatch(each) if of_rows else type(each) is int
+        for each in value
+    )
+    if not fits:
+        raise _UnfitError(path, f"must be a list of {wanted}, got {shown(value)}")
+    rows: Any = [[int(each) for each in row.split(" ")] for row in value] if of_rows else value  # type: ignore[attr-defined] # a list of texts
+    try:
+        return np.array(rows, dtype=np.int64)
+    except (ValueError, OverflowError) as error:
+        raise _UnfitError(path, "has rows that differ in length, or too large a number") from error
+
+
 #: By annotation: its reader, and its JSON type.
 _PLAIN: Final[dict[object, tuple[_Reader, type]]] = {
     int: (_as_it_is(int, "a whole number"), int),
@@ -268,6 +296,8 @@ def _reader(kind: Any, kinds: tuple[type, ...] = ()) -> _Reader:
         return _one_of(arguments)
     if origin is tuple:
         return _tuple(arguments, kinds)
+    if _is_array(origin) and "int64" in str(arguments[1]):
+        return _array
     if origin is not None and issubclass(origin, Mapping) and arguments[0] is str:
         return _mapping(_reader(arguments[1], kinds))
     if isinstance(kind, type) and is_dataclass(kind):
@@ -344,7 +374,7 @@ def _json_type(kind: Any) -> type:
         return _PLAIN[kind][1]
     if get_origin(kind) is Literal:
         return type(get_args(kind)[0])
-    return list if get_origin(kind) is tuple else dict
+    return list if get_origin(kind) is tuple or _is_array(get_origin(kind)) else dict
 
 
 def _tagged(kinds: tuple[type, ...]) -> _Reader:
@@ -414,7 +444,12 @@ class _Flat:
 @cache
 def _shape(kind: Any) -> tuple[dict[str, _Field], dict[str, _Flat]]:
     """Return the fields of a dataclass's text by their names, and its inner ones by attribute."""
-    hints = get_type_hints(kind, localns=_FOR_ANNOTATIONS)
+    names: dict[str, Any] = dict(_FOR_ANNOTATIONS)
+    if "numpy" in sys.modules:
+        from numpy.typing import NDArray
+
+        names["NDArray"] = NDArray
+    hints = get_type_hints(kind, localns=names)
     plain: dict[str, _Field] = {}
     flat: dict[str, _Flat] = {}
     for field in fields(kind):

@@ -7,23 +7,17 @@ privacy statement that the file carries. Reading is strict, because a file may c
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from pate.answers import Answer
-from pate.codes import NEAREST, code_of
-from pate.errors import DataError, ProtocolError
-from pate.exact import in_text, parse, read, write
-from pate.formats.noisy_counts import NoisyVotes, RoundCounts
-from pate.rounds.model import RoundModel
+from pate.codes import code_of
+from pate.errors import DataError
+from pate.exact import parse, read, write
+from pate.formats.noisy_counts import NoisyVotes  # noqa: TC001 - its reader looks it up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
 FORMAT: Final = "pate-labels/2"
 #: How a label came about.
@@ -33,7 +27,10 @@ STATEMENT_KEYS: Final = (
     "epsilon", "delta", "unit", "adjacency", "observer", "mechanism", "ledger_head",
 )  # fmt: skip
 
-_COUNTS = re.compile(r"-?[0-9]{1,15}(?: -?[0-9]{1,15})*")
+#: Fields of noisy votes, of their rounds and models, as they stand in a file.
+_ORDER: Final = (
+    "cut", "weights", "sigma", "queries", "counts", "code", "shown", "earlier", "model",
+)  # fmt: skip
 _LARGEST: Final = 2**31
 #: Most characters of a label file, or of a statement.
 _LONGEST: Final = 2**30
@@ -132,11 +129,11 @@ class LabelSet:
 
     def to_json(self) -> str:
         """Return the text of a label file, one label a line."""
-        noisy = None if self.noisy is None else _Noisy.of(self.noisy)
         file = _File(
-            self.campaign, self.classes, self.public_set, self.queries, self.privacy, noisy
+            self.campaign, self.classes, self.public_set, self.queries, self.privacy, self.noisy
         )
         head = {"format": FORMAT, **write(file)}
+        head["noisy"] = _ordered(head["noisy"])
         del head["labels"]
         lines = ",\n".join(
             "    " + json.dumps([row.query, row.label, row.round, row.source]) for row in self.rows
@@ -162,103 +159,17 @@ class LabelSet:
             queries=file.queries,
             rows=tuple(LabelRow(*row) for row in file.labels),
             privacy=file.privacy,
-            noisy=None if file.noisy is None else file.noisy.votes(),
+            noisy=file.noisy,
         )
 
 
-@dataclass(frozen=True)
-class _Model:
-    """A shown model in a file: weights in whole units, one text a direction."""
-
-    cut: int
-    weights: tuple[str, ...]
-
-    @classmethod
-    def of(cls, model: RoundModel | None) -> _Model | None:
-        return None if model is None else cls(model.cut, _texts(model.weights))
-
-    def model(self) -> RoundModel:
-        try:
-            return RoundModel(_numbers(self.weights), self.cut)
-        except ProtocolError as error:
-            raise DataError(f"a label file: {error}") from error
-
-
-@dataclass(frozen=True)
-class _Round:
-    """A round before the last in a file."""
-
-    sigma: float
-    counts: tuple[str, ...]
-    shown: _Model | None = field(default=None, metadata=in_text(omitted=True))
-
-    def released(self) -> RoundCounts:
-        return RoundCounts(_numbers(self.counts), self.sigma, _model_of(self.shown))
-
-
-@dataclass(frozen=True)
-class _Noisy:
-    """Noisy votes in a file: counts are one text a query, with spaces between them."""
-
-    sigma: float
-    queries: tuple[int, ...]
-    counts: tuple[str, ...]
-    #: Omitted from the text for the nearest query.
-    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
-    #: Of campaigns in rounds only.
-    shown: _Model | None = field(default=None, metadata=in_text(omitted=True))
-    earlier: tuple[_Round, ...] = field(default=(), metadata=in_text(omitted=True))
-    model: _Model | None = field(default=None, metadata=in_text(omitted=True))
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.sigma < _ENDLESS:
-            raise DataError(f"noise is a finite number from 0, got {self.sigma!r}")
-        if not all(0 <= each < _LARGEST for each in self.queries):
-            raise DataError("noisy votes are of numbered queries")
-
-    @classmethod
-    def of(cls, noisy: NoisyVotes) -> _Noisy:
-        return cls(
-            float(noisy.sigma),
-            tuple(noisy.queries.tolist()),
-            _texts(noisy.counts),
-            noisy.code,
-            _Model.of(noisy.shown),
-            tuple(
-                _Round(float(each.sigma), _texts(each.counts), _Model.of(each.shown))
-                for each in noisy.earlier
-            ),
-            _Model.of(noisy.model),
-        )
-
-    def votes(self) -> NoisyVotes:
-        return NoisyVotes(
-            np.array(self.queries, dtype=np.int64),
-            _numbers(self.counts),
-            self.sigma,
-            self.code,
-            _model_of(self.shown),
-            tuple(each.released() for each in self.earlier),
-            _model_of(self.model),
-        )
-
-
-def _model_of(stored: _Model | None) -> RoundModel | None:
-    return None if stored is None else stored.model()
-
-
-def _texts(rows: NDArray[np.int64]) -> tuple[str, ...]:
-    return tuple(" ".join(map(str, row)) for row in rows.tolist())
-
-
-def _numbers(texts: tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the numbers of texts, a row each."""
-    if not all(_COUNTS.fullmatch(row) for row in texts):
-        raise DataError("a row of noisy votes is whole numbers with spaces between them")
-    rows = [[int(count) for count in row.split(" ")] for row in texts]
-    if len({len(row) for row in rows}) != 1:
-        raise DataError("rows of noisy votes differ in length, or there are none")
-    return np.array(rows, dtype=np.int64)
+def _ordered(value: Any) -> Any:
+    """Return noisy votes with their fields in the order of the file."""
+    if isinstance(value, list):
+        return [_ordered(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {name: _ordered(value[name]) for name in sorted(value, key=_ORDER.index)}
 
 
 @dataclass(frozen=True)
@@ -270,7 +181,7 @@ class _File:
     public_set: bytes
     queries: int
     privacy: str
-    noisy: _Noisy | None
+    noisy: NoisyVotes | None
     labels: tuple[tuple[int, int, int, str], ...] = ()
 
 

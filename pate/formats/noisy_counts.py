@@ -9,18 +9,18 @@ Of a campaign in rounds the sums of all rounds are public, the models that were 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from pate.codes import AXES, DENSE, GRID, NEAREST, code_of, require_places
 from pate.errors import DataError, ProtocolError, UsageError
+from pate.exact import in_text
+from pate.rounds.model import RoundModel  # noqa: TC001 - its reader looks it up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from pate.rounds.model import RoundModel
 
 #: Counts and their noise are below it, as in mechanisms; larger ones are invalid.
 _LARGEST: Final = 2**40
@@ -38,9 +38,10 @@ class RoundCounts:
 
     counts: NDArray[np.int64]
     sigma: float
-    shown: RoundModel | None = None
+    shown: RoundModel | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sigma", float(self.sigma))
         if self.counts.dtype != np.int64 or self.counts.ndim != 2 or self.counts.shape[1] < 2:
             raise DataError(
                 f"noisy votes: counts are {self.counts.dtype} of shape {self.counts.shape}"
@@ -71,13 +72,14 @@ class NoisyVotes:
     queries: NDArray[np.int64]
     counts: NDArray[np.int64]
     sigma: float
-    code: str = NEAREST
-    shown: RoundModel | None = None
-    earlier: tuple[RoundCounts, ...] = ()
-    model: RoundModel | None = None
+    code: str = field(default=NEAREST, metadata=in_text(omitted=True))
+    shown: RoundModel | None = field(default=None, metadata=in_text(omitted=True))
+    earlier: tuple[RoundCounts, ...] = field(default=(), metadata=in_text(omitted=True))
+    model: RoundModel | None = field(default=None, metadata=in_text(omitted=True))
 
     def __post_init__(self) -> None:
         last = RoundCounts(self.counts, self.sigma, self.shown)
+        object.__setattr__(self, "sigma", last.sigma)
         if self.queries.dtype != np.int64 or self.queries.ndim != 1:
             raise DataError(
                 f"noisy votes: queries are {self.queries.dtype} of shape {self.queries.shape}"
