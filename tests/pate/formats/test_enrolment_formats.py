@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -91,22 +91,19 @@ OTHER = Answer.make(
 )
 
 
-@pytest.mark.parametrize(
-    "altered",
-    [
-        replace(ANSWER, sealing=SealingKey(bytes(32), bytes([1]) * 64)),
-        replace(ANSWER, name="hospital_b"),
-        replace(ANSWER, identity=OTHER.identity),
-        replace(ANSWER, node=OTHER.node),
-        replace(ANSWER, by_identity=OTHER.by_identity),
-        replace(ANSWER, by_node=OTHER.by_node),
-        replace(ANSWER, identity=OTHER.identity, by_identity=OTHER.by_identity),
-        replace(ANSWER, node=OTHER.node, by_node=OTHER.by_node),
-    ],
-)
-def test_no_part_of_an_answer_can_be_exchanged(altered: Answer) -> None:
-    with pytest.raises(ProtocolError, match="altered"):
-        altered.check_keys(fingerprint(OURS))
+ALTERED = (
+    {"sealing": SealingKey(bytes(32), bytes([1]) * 64)}, {"name": "hospital_b"},
+    {"identity": OTHER.identity}, {"node": OTHER.node}, {"by_identity": OTHER.by_identity},
+    {"by_node": OTHER.by_node}, {"identity": OTHER.identity, "by_identity": OTHER.by_identity},
+    {"node": OTHER.node, "by_node": OTHER.by_node},
+)  # fmt: skip
+
+
+def test_no_part_of_an_answer_can_be_exchanged() -> None:
+    for other in ALTERED:
+        parts: Any = other
+        with pytest.raises(ProtocolError, match="altered"):
+            replace(ANSWER, **parts).check_keys(fingerprint(OURS))
 
 
 def test_the_code_covers_keys_that_sign_themselves() -> None:
@@ -161,14 +158,6 @@ def test_anything_else_is_refused(body: bytes) -> None:
             kind.from_json(body)
 
 
-def without(name: str) -> Callable[[dict[str, object]], object]:
-    return lambda fields: fields.pop(name)
-
-
-def having(name: str, value: object) -> Callable[[dict[str, object]], object]:
-    return lambda fields: fields.update({name: value})
-
-
 def p256() -> str:
     key = ec.generate_private_key(ec.SECP256R1()).public_key()
     return key.public_bytes(
@@ -184,65 +173,49 @@ def compressed() -> str:
     return "3046301006072a8648ce3d020106052b81040022033200" + point.hex()
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (having("node", compressed()), "not its own"),
-        (without("by_code"), "lacks fields: 'by_code'"),
-        (having("more", "1"), "has unknown fields: 'more'"),
-        (having("format", "pate-enrolment-answer/2"), "another version"),
-        (having("format", "pate-enrolment-bundle/1"), "another version"),
-        (having("name", "../a"), "cannot be a party's name"),
-        (having("name", 7), "name must be text, got 7"),
-        (having("identity", "00" * 31), "31 bytes, not 32"),
-        (having("identity", "zz"), "hexadecimal"),
-        (having("by_identity", ""), "0 bytes, not 64"),
-        (having("by_node", ""), "signature of the node key"),
-        (having("by_node", "00" * 105), "signature of the node key"),
-        (having("node", ""), "empty or too long"),
-        (having("node", "00" * 300), "empty or too long"),
-        (having("node", "00" * 100), "cannot be read"),
-        (having("node", p256()), "P-384"),
-        (having("node", ANSWER.node.hex() + "00"), "cannot be read|not its own"),
-    ],
+#: For each kind of file fields with another value, None for one that is taken out, and what is said.
+NONE: tuple[tuple[type[Answer | Bundle], str, object, str], ...] = (
+    (Answer, "node", compressed(), "not its own"),
+    (Answer, "by_code", None, "lacks fields: 'by_code'"),
+    (Answer, "more", "1", "has unknown fields: 'more'"),
+    (Answer, "format", "pate-enrolment-answer/2", "another version"),
+    (Answer, "format", "pate-enrolment-bundle/1", "another version"),
+    (Answer, "name", "../a", "cannot be a party's name"),
+    (Answer, "name", 7, "name must be text, got 7"),
+    (Answer, "identity", "00" * 31, "31 bytes, not 32"),
+    (Answer, "identity", "zz", "hexadecimal"),
+    (Answer, "by_identity", "", "0 bytes, not 64"),
+    (Answer, "by_node", "", "signature of the node key"),
+    (Answer, "by_node", "00" * 105, "signature of the node key"),
+    (Answer, "node", "", "empty or too long"),
+    (Answer, "node", "00" * 300, "empty or too long"),
+    (Answer, "node", "00" * 100, "cannot be read"),
+    (Answer, "node", p256(), "P-384"),
+    (Answer, "node", ANSWER.node.hex() + "00", "cannot be read|not its own"),
+    (Bundle, "code", "00" * 16, "16 bytes, not 32"),
+    (Bundle, "campaign_key", "00", "1 bytes, not 32"),
+    (Bundle, "expires", "soon", "whole number"),
+    (Bundle, "expires", True, "whole number"),
+    (Bundle, "expires", -1, "at no time"),
+    *((Bundle, "server", each, "no server address") for each in ("", "a b:1", "a:1/x", "a@b:1")),
+    (Bundle, "name", "\ud800", "name must be text"),
+    (Bundle, "name", "é", "cannot be a party's name"),
+    (Bundle, "ca", "\ud800", "not of ASCII"),
+    (Bundle, "ca", "no certificate", "no certificate of an authority"),
+    (Bundle, "ca", (OURS + OTHERS).decode(), "one authority"),
+    (Bundle, "ca", None, "lacks fields: 'ca'"),
+    (Bundle, "ca", 7, "hexadecimal"),
 )
-def test_an_answer_that_is_none_is_refused_in_words(
-    change: Callable[[dict[str, object]], object], words: str
-) -> None:
-    fields = json.loads(ANSWER.to_json())
-    change(fields)
-    with pytest.raises(ProtocolError, match=words):
-        Answer.from_json(json.dumps(fields).encode())
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (having("code", "00" * 16), "16 bytes, not 32"),
-        (having("campaign_key", "00"), "1 bytes, not 32"),
-        (having("expires", "soon"), "whole number"),
-        (having("expires", True), "whole number"),
-        (having("expires", -1), "at no time"),
-        (having("server", ""), "no server address"),
-        (having("server", "a b:1"), "no server address"),
-        (having("server", "a:1/x"), "no server address"),
-        (having("server", "a@b:1"), "no server address"),
-        (having("name", "\ud800"), "name must be text"),
-        (having("name", "é"), "cannot be a party's name"),
-        (having("ca", "\ud800"), "not of ASCII"),
-        (having("ca", "no certificate"), "no certificate of an authority"),
-        (having("ca", (OURS + OTHERS).decode()), "one authority"),
-        (without("ca"), "lacks fields: 'ca'"),
-        (having("ca", 7), "hexadecimal"),
-    ],
-)
-def test_a_bundle_that_is_none_is_refused_in_words(
-    change: Callable[[dict[str, object]], object], words: str
-) -> None:
-    fields = json.loads(BUNDLE.to_json())
-    change(fields)
-    with pytest.raises(ProtocolError, match=words):
-        Bundle.from_json(json.dumps(fields).encode())
+def test_a_file_that_is_none_is_refused_in_words() -> None:
+    for kind, name, value, words in NONE:
+        fields = json.loads((ANSWER if kind is Answer else BUNDLE).to_json())
+        fields[name] = value
+        if value is None:
+            del fields[name]
+        with pytest.raises(ProtocolError, match=words):
+            kind.from_json(json.dumps(fields).encode())
 
 
 def test_files_that_are_too_large_or_too_deep_are_refused() -> None:
@@ -252,66 +225,36 @@ def test_files_that_are_too_large_or_too_deep_are_refused() -> None:
         Answer.from_json(b"[" * MAX_FILE)
 
 
-@pytest.mark.parametrize("name", ["", ".", "-a", "a/b", "a b", "é", "a" * 65, "a\n"])
-def test_names_that_cannot_be_one(name: str) -> None:
-    with pytest.raises(ProtocolError, match="cannot be a party's name"):
-        check_name(name)
-
-
-def test_names_that_can_be_one() -> None:
+def test_names_that_can_be_one_and_those_that_cannot() -> None:
     for name in ("a", "hospital_a", "St.Mary-2", "9", "a" * 64):
         assert check_name(name) == name
+    for name in ("", ".", "-a", "a/b", "a b", "é", "a" * 65, "a\n"):
+        with pytest.raises(ProtocolError, match="cannot be a party's name"):
+            check_name(name)
 
 
-@pytest.mark.parametrize(
-    ("address", "host", "port"),
-    [
-        ("pate.example.org:9092", "pate.example.org", 9092),
-        ("localhost:1", "localhost", 1),
-        ("192.0.2.7:65535", "192.0.2.7", 65535),
-        ("[2001:db8::7]:9092", "2001:db8::7", 9092),
-        ("pate_server:9092", "pate_server", 9092),
-    ],
-)
-def test_addresses_of_servers(address: str, host: str, port: int) -> None:
-    assert split_address(address) == (host, port)
+ADDRESSES = {
+    "pate.example.org:9092": ("pate.example.org", 9092), "localhost:1": ("localhost", 1),
+    "192.0.2.7:65535": ("192.0.2.7", 65535), "[2001:db8::7]:9092": ("2001:db8::7", 9092),
+    "pate_server:9092": ("pate_server", 9092),
+}  # fmt: skip
+NO_ADDRESSES = (
+    "", "a", "a:", ":1", "a:0", "a:65536", "a:-1", "a:١", "[a]:1", "[192.0.2.7]:1", "2001:db8::7:9092",
+    "[fe80::1%eth0]:1", "192.168.1.300:1", "10.1:1", "a/b:1", "a#b:1", "user@a:1", "a:1\n", "\ud800:1",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        "a",
-        "a:",
-        ":1",
-        "a:0",
-        "a:65536",
-        "a:-1",
-        "a:١",
-        "[a]:1",
-        "[192.0.2.7]:1",
-        "2001:db8::7:9092",
-        "[fe80::1%eth0]:1",
-        "192.168.1.300:1",
-        "10.1:1",
-        "a/b:1",
-        "a#b:1",
-        "user@a:1",
-        "a:1\n",
-        "\ud800:1",
-    ],
-)
-def test_what_is_no_address_of_a_server(address: str) -> None:
-    with pytest.raises(ProtocolError, match=r"no server address; write host:port$"):
-        split_address(address)
-
-
-def test_an_address_of_the_web_says_what_is_too_much() -> None:
+def test_addresses_of_servers_and_what_is_none() -> None:
+    for address, parts in ADDRESSES.items():
+        assert split_address(address) == parts
+    for address in NO_ADDRESSES:
+        with pytest.raises(ProtocolError, match=r"no server address; write host:port$"):
+            split_address(address)
     with pytest.raises(ProtocolError, match=r"write host:port, without https://$"):
         split_address("https://pate.example.org:9092")
 
 
-@pytest.mark.parametrize("name", ["a", "hospital_a", "a-b", "7", "a.b", "1.5"])
-def test_a_party_can_be_put_into_a_policy(name: str) -> None:
-    line = line_of_party(name, bytes(range(32)))
-    assert tomllib.loads(f"[parties]\n{line}\n") == {"parties": {name: bytes(range(32)).hex()}}
+def test_a_party_can_be_put_into_a_policy() -> None:
+    for name in ("a", "hospital_a", "a-b", "7", "a.b", "1.5"):
+        line = line_of_party(name, bytes(range(32)))
+        assert tomllib.loads(f"[parties]\n{line}\n") == {"parties": {name: bytes(range(32)).hex()}}
