@@ -30,13 +30,6 @@ def test_an_empty_image_and_no_image() -> None:
     assert scatter(noise(0, 28, 28, 1)).shape == (0, 3969)
 
 
-def test_features_do_not_depend_on_company_or_threads() -> None:
-    images = noise(200, 28, 28, 1)
-    whole = scatter(images)
-    rows = np.random.default_rng(1).permutation(200)[:61]
-    assert np.array_equal(scatter(images.take(rows)), whole[rows])
-
-
 def test_wavelets_have_no_mean_and_point_where_they_should() -> None:
     for factor in (1, 2):
         for angle in (0.0, np.pi / 4):

@@ -53,39 +53,21 @@ def test_every_mechanism_has_words_with_all_its_figures(mechanism: Mechanism) ->
     assert "/" not in words.replace("1/1024", "")
 
 
-@pytest.mark.parametrize(
-    ("code", "record", "words"),
-    [
-        (
-            "nearest",
-            "it votes once, for one class at one query, so it moves one vote of the",
-            "at most 1",
-        ),
-        (
-            "dense-8",
-            "it casts one vote, counted in 8 directions, and changes no",
-            "1/1024 of a vote",
-        ),
-        (
-            "nearest labels-2",
-            "it casts one vote, for up to 2 labels, and changes no",
-            "1/2 of a vote",
-        ),
-        ("nearest number", "divided between two points of a range, and", "1/64 of a vote"),
-        ("nearest ordered", "it casts one vote, for classes in their order, and", "order"),
-        (
-            "dense-8 residual-labels",
-            "in each round it casts one array of at most one vote's length",
-            "of a vote",
-        ),
-        (
-            "dense-8 residual",
-            "in each round it casts one array of at most one vote's length",
-            "of a vote",
-        ),
-    ],
-)
-def test_a_vote_by_each_code_is_described_as_it_is(code: str, record: str, words: str) -> None:
+ROUND = "in each round it casts one array of at most one vote's length"
+#: By code: what is said of a record, and the end of what is said of the mechanism.
+CODES = {
+    "nearest": ("it votes once, for one class at one query, so it moves one vote of the", "at most 1"),
+    "dense-8": ("it casts one vote, counted in 8 directions, and changes no", "1/1024 of a vote"),
+    "nearest labels-2": ("it casts one vote, for up to 2 labels, and changes no", "1/2 of a vote"),
+    "nearest number": ("divided between two points of a range, and", "1/64 of a vote"),
+    "nearest ordered": ("it casts one vote, for classes in their order, and", "order"),
+    "dense-8 residual-labels": (ROUND, "of a vote"), "dense-8 residual": (ROUND, "of a vote"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_vote_by_each_code_is_described_as_it_is(code: str) -> None:
+    record, words = CODES[code]
     labelled = not code.endswith(("labels-2", "number", "residual", "residual-labels"))
     rounds = "residual" in code
     noise = {"sigma" if rounds else "scale": Fraction(640)}
@@ -101,35 +83,23 @@ def test_a_vote_by_each_code_is_described_as_it_is(code: str, record: str, words
         assert words in mechanism_in_words({**mechanism, "threshold": 9})
 
 
-@pytest.mark.parametrize(
-    ("code", "threshold", "words"),
-    [
-        (
-            "each-7",
-            9,
-            "leads by 9 or more gets a label; teachers that one unit changes: 2, 7 queries",
-        ),
+def test_teachers_votes_for_a_class_in_one_release_are_described() -> None:
+    gets = "leads by 9 or more gets a label; teachers that one unit changes: 2, 7 queries"
+    among = "an answer to the whole public set in 8 directions; counts and noise are in units"
+    for code, threshold, words in (
+        ("each-7", 9, gets), ("axes-8", 0, among),
         ("each-7 balanced", 9, "for the class that is probable compared with its mean"),
-        (
-            "axes-8",
-            0,
-            "an answer to the whole public set in 8 directions; counts and noise are in units",
-        ),
-    ],
-)
-def test_teachers_votes_for_a_class_in_one_release_are_described(
-    code: str, threshold: int, words: str
-) -> None:
-    changed = TeacherLabels(threshold, Fraction(60), 2, code=code)
-    removed = replace(changed, adjacency="remove")
-    assert words in mechanism_in_words(changed.to_dict())
-    said = mechanism_in_words(removed.to_dict())
-    assert "a unit is added or removed with its teachers" in said
-    assert removed.worst[0].rho < changed.worst[0].rho
-    among = adjacency_of("party", records_vote=False, code=code)
-    assert among.startswith("all data of one party added or removed: without data")
-    assert "altering its data" in among
-    assert code_of_statement([removed.to_dict()]) == code
+    ):  # fmt: skip
+        changed = TeacherLabels(threshold, Fraction(60), 2, code=code)
+        removed = replace(changed, adjacency="remove")
+        assert words in mechanism_in_words(changed.to_dict())
+        said = mechanism_in_words(removed.to_dict())
+        assert "a unit is added or removed with its teachers" in said
+        assert removed.worst[0].rho < changed.worst[0].rho
+        stated = adjacency_of("party", records_vote=False, code=code)
+        assert stated.startswith("all data of one party added or removed: without data")
+        assert "altering its data" in stated
+        assert code_of_statement([removed.to_dict()]) == code
 
 
 def test_steps_are_told_in_turn() -> None:
@@ -139,27 +109,16 @@ def test_steps_are_told_in_turn() -> None:
     assert all(figure in second for figure in ("order 3", "target 1/3", "test 0.5", "failure 1/7"))
 
 
-@pytest.mark.parametrize(
-    ("strange", "told"),
-    [
-        # Parameters that its words have no place for, or lack: nothing is left out, and none is made up.
-        ({"mechanism": "gnmax", "sigma": "3"}, "gnmax (sigma 3)"),
-        (
-            {"mechanism": "gnmax", "sigma": "3", "votes_per_unit": 1, "more": 2},
-            "gnmax (sigma 3, votes_per_unit 1, more 2)",
-        ),
-        ({"sigma": "3"}, "see privacy.json (sigma 3)"),
-        ("a text", "a text"),
-        (7, "7"),
-    ],
-)
-def test_what_is_not_known_is_given_as_it_stands(strange: object, told: str) -> None:
-    assert mechanism_in_words(strange) == told
-
-
-@pytest.mark.parametrize(
-    "figure", ["{sigma}", "1e400", "9" * 400, "1/0", "-1", {"a": 1}, None, True, "٣"]
-)
-def test_figures_of_a_stranger_stand_as_they_are(figure: object) -> None:
-    said = mechanism_in_words({"mechanism": "gnmax", "sigma": figure, "votes_per_unit": 1})
-    assert f"sigma {figure} on" in said
+def test_what_is_not_known_is_given_as_it_stands() -> None:
+    """Parameters that words have no place for, or lack: nothing is left out, and none is made up."""
+    known = {"mechanism": "gnmax", "sigma": "3"}
+    strange: tuple[tuple[object, str], ...] = (
+        (known, "gnmax (sigma 3)"), ({"sigma": "3"}, "see privacy.json (sigma 3)"),
+        (known | {"votes_per_unit": 1, "more": 2}, "gnmax (sigma 3, votes_per_unit 1, more 2)"),
+        ("a text", "a text"), (7, "7"),
+    )  # fmt: skip
+    for each, told in strange:
+        assert mechanism_in_words(each) == told
+    for figure in ("{sigma}", "1e400", "9" * 400, "1/0", "-1", {"a": 1}, None, True, "٣"):
+        said = mechanism_in_words({"mechanism": "gnmax", "sigma": figure, "votes_per_unit": 1})
+        assert f"sigma {figure} on" in said
