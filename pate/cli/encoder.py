@@ -218,7 +218,7 @@ def check(
 
 def _records(path: Path, encoder: Encoder) -> Iterator[Record]:
     """Yield raw records of a file or folder."""
-    from pate.data.read_raw import read_raw
+    from pate.data.read import read_raw
     from pate.encoders.description import read_at_most
 
     if encoder.source == "images":

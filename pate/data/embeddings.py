@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 #: A coordinate of 1 as a whole number; embeddings have length 1 but for rounding.
 UNIT: Final = 2**15 - 1
 _LINE: Final = re.compile(
-    r"embeddings ([1-9][0-9]{0,3}) by ([0-9a-f]{64}) of "
-    r"(texts|images(?: window (-?[0-9]{1,10}) (-?[0-9]{1,10}))?)",
+    r"embeddings (?P<width>[1-9][0-9]{0,3}) by (?P<encoder>[0-9a-f]{64}) of "
+    r"(?:(?P<texts>texts)|images(?: window (?P<low>-?[0-9]{1,10}) (?P<high>-?[0-9]{1,10}))?)",
     re.ASCII,
 )
 #: Most coordinates of an embedding.
@@ -76,25 +76,13 @@ class Embeddings:
         return [hashlib.sha256(head + row.tobytes()).digest() for row in rows]
 
 
-class Line(NamedTuple):
-    """What a schema line of embeddings says."""
-
-    width: int  # coordinates
-    encoder: str  # its digest
-    source: str  # "images" or "texts"
-    window: tuple[int, int] | None  # by which images were read, unchecked, or None
-
-
-def parsed_line(schema: str) -> Line | None:
-    """Return what a line of :meth:`Embeddings.schema` says, None if it is no such line."""
+def parsed_line(schema: str) -> re.Match[str] | None:
+    """Return width, encoder, source and window in a line of :meth:`Embeddings.schema`; None if it is none."""
     found = _LINE.fullmatch(schema)
-    if found is None or int(found[1]) > WIDEST:
-        return None
-    window = None if found[4] is None else (int(found[4]), int(found[5]))
-    return Line(int(found[1]), found[2], found[3].partition(" ")[0], window)
+    return None if found is None or int(found["width"]) > WIDEST else found
 
 
 def encoder_in(schema: str | None) -> str:
     """Return the digest of the encoder that a schema line names, "" if it names none."""
     found = parsed_line(schema or "")
-    return "" if found is None else found.encoder
+    return "" if found is None else found["encoder"]

@@ -1,19 +1,20 @@
 """Raw images and texts as an encoder sees them: the seam between readers of files and encoders.
 
-A reader has a stream of raw records, which :func:`pate.data.read_raw.embedded` hands to an encoder one at a
-time, so memory holds one of them and the embeddings of all. All after that knows only
+A reader has a stream of raw records, which :func:`embedded` hands to an encoder one at a time, so memory
+holds one of them and the embeddings of all. All after that knows only
 :class:`~pate.data.embeddings.Embeddings`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pate.errors import SchemaError
+from pate.data.embeddings import Embeddings
+from pate.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from pate.data.odd import Odd
     from pate.data.schema import Schema
+    from pate.data.values import Window
 
 
 class NoEncoderError(SchemaError):
@@ -33,21 +35,22 @@ Record: TypeAlias = NDArray[np.uint8] | str
 
 @dataclass(frozen=True, eq=False)
 class Raw:
-    """Records, and what is known of each before it is read."""
+    """The records of a file, and what it says of each: a class, a group, cells."""
 
     path: Path  # of the file or folder, for messages
-    # "images" or "texts", or "images window 0 4095", as of :class:`~pate.data.embeddings.Embeddings`
-    source: str
     count: int  # n, usable or not
     # returns n records in order, each read as it is asked for, None for an unusable one, which is noted;
     # without a collector of problems it is an error
     stream: Callable[[], Iterator[Record | None]]
-    place: Callable[[int], str]  # returns a record's place, for messages
-    names: Sequence[str] | None  # n class names, "" for none; None if nothing names the classes
+    names: Sequence[str] | None = (
+        None  # n class names, "" for none; None if nothing names the classes
+    )
     # (n,) str, the group (patient) of each, "" for none; None if nothing names one
-    groups: NDArray[np.str_] | None
-    cells: Mapping[str, Sequence[str]]  # n cells of each column of several labels, or of numbers
-    odd: Odd | None  # the collector of problems; None: the first of them is an error
+    groups: NDArray[np.str_] | None = None
+    # n cells of each column of several labels, or of numbers
+    cells: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    # returns a record's place, for messages
+    place: Callable[[int], str] = lambda row: f"record {row + 1}"
 
 
 class Embedder(Protocol):
@@ -91,3 +94,44 @@ def require_encoder(schema: Schema, encoder: Embedder | None) -> Embedder | None
             "party without --encoder is sent it)"
         )
     return encoder
+
+
+def embedded(
+    raw: Raw,
+    encoder: Embedder,
+    window: Window | None,  # by which images of more than 8 bits were read
+    odd: Odd | None,
+    *,
+    none_fits: bool = False,
+) -> tuple[Embeddings, NDArray[np.bool_]]:
+    """Return the embeddings of n records, and (n,) which of them are usable; others are zero."""
+    kept: list[int] = []
+
+    def readable() -> Iterator[Record]:
+        for at, record in enumerate(raw.stream()):
+            if record is not None:
+                kept.append(at)
+                yield record
+
+    # An encoder may ask for records ahead of its work: `kept` has at least those that it names.
+    rows, made = encoder.embed(
+        readable(), raw.count, odd=odd, place=lambda row: raw.place(kept[row])
+    )
+    if not made.any() and not none_fits:
+        raise none_usable(raw.path, odd)
+    good = np.zeros(raw.count, dtype=np.bool_)
+    good[kept] = made
+    values = np.zeros((raw.count, encoder.width), dtype=np.int16)
+    values[kept] = rows
+    source = encoder.source if window is None else "images window {} {}".format(*window)
+    return Embeddings(values, source, encoder.digest), good
+
+
+def none_usable(path: Path, odd: Odd | None) -> DataError:
+    """Return the error that no record of a file can be used, and what helps."""
+    from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
+
+    reasons = "there is none" if odd is None else odd.none_left()
+    if DEEP in reasons or OUTSIDE in reasons:
+        return DeepImagesError(f"no image of {path} can be used: {reasons}; {WINDOW}")
+    return DataError(f"{path} has no record that can take part: {reasons}")

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from decimal import Decimal
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Final
 
 from pate.errors import DataError, SchemaError
@@ -72,6 +74,23 @@ def float_text(number: float | np.floating) -> str:
     if math.isnan(value):
         return ""
     return str(int(value)) if abs(value) < _EXACT and value.is_integer() else repr(value)
+
+
+def cell_text(value: object) -> str | None:
+    """Return a value as a CSV file of the same table has it, "" for none; None if it is no cell's value.
+
+    >>> cell_text(True), cell_text(2.0), cell_text(None), cell_text([1])
+    ('1', '2', '', None)
+    """
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if isinstance(value, str):
+        return value
+    if type(value).__name__ in ("bool", "bool_") or isinstance(value, Integral):
+        return str(int(value))  # type: ignore[call-overload] # of numpy as well, which is not imported
+    if isinstance(value, float) or (isinstance(value, Real) and hasattr(value, "dtype")):
+        return float_text(value)  # type: ignore[arg-type] # as above
+    return str(value) if isinstance(value, Decimal) or hasattr(value, "isoformat") else None
 
 
 def plain_truth(cell: str) -> str:

@@ -6,19 +6,19 @@ Neither pandas nor torch is imported; an object counts as one of theirs by what 
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
 from pate.data.embeddings import Embeddings
-from pate.data.files.npz import as_pixels
+from pate.data.encoded import Raw
+from pate.data.files.npz import pixels_of
 from pate.data.files.tables import TextTable, clean, column_names
-from pate.data.labels import encode_labels, float_text, plain_identity, plain_name
+from pate.data.labels import cell_text, plain_identity, plain_name
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
-from pate.data.records import Several, several_dataset
+from pate.data.records import Several, joined
 from pate.data.schema import Schema
 from pate.data.values import Dataset, Images, Inputs, Table
 from pate.errors import DataError, SchemaError, UsageError
@@ -115,14 +115,11 @@ def records_in(
     if schema is not None:
         inputs = _by_schema(inputs, schema)
     of_whom = None if groups is None else _groups(groups, len(inputs))
-    if several:
-        cells = _answer_cells(labels, several)
-        return several_dataset(inputs, several, cells, of_whom, _LABELS, odd=None)
-    names = names_of(labels)
-    if len(names) != len(inputs):
-        raise DataError(f"{len(inputs)} records and {len(names)} labels")
-    encoded, known = encode_labels(names, classes, path=_LABELS)
-    return Dataset(inputs, encoded, known, of_whom)
+    answers = _answer_cells(labels, several) if several else []
+    cells = dict(zip(several.columns, answers, strict=True))
+    names = None if several else names_of(labels)
+    raw = Raw(_LABELS, len(inputs), lambda: iter(()), names, of_whom, cells)
+    return joined(raw, inputs, several, classes=classes, odd=None)
 
 
 def label_names(labels: Source) -> tuple[str, ...] | None:
@@ -216,8 +213,7 @@ def _of_array(array: NDArray[Any], schema: Schema | None) -> Inputs:
             array = array.transpose(0, 2, 3, 1)
         if array.dtype.kind == "b":
             array = array.astype(np.uint8)
-        pixels, _ = as_pixels(array, _HERE, None, None, deep=False)
-        return Images(pixels)
+        return pixels_of(array, _HERE)
     if array.ndim != 2:
         raise DataError(
             f"{_HERE} have shape {array.shape}; give (n, columns), or images as (n, height, width)"
@@ -267,20 +263,10 @@ def _table(columns: Mapping[str, NDArray[Any]]) -> Table:
 
 
 def _cell(value: object) -> str:
-    """Return a value as the text of a cell, "" for none."""
-    if isinstance(value, str):
-        return value
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return ""
-    if isinstance(value, bool | np.bool_):
-        return str(int(value))
-    if isinstance(value, int | np.integer):
-        return str(int(value))
-    if isinstance(value, float | np.floating):
-        return "" if math.isnan(value) else float_text(value)
-    if hasattr(value, "isoformat"):
-        return str(value)
-    raise DataError(f"a cell has a {type(value).__name__}, neither a number nor text")
+    text = cell_text(value)
+    if text is None:
+        raise DataError(f"a cell has a {type(value).__name__}, neither a number nor text")
+    return text
 
 
 def _of_torch(data: Source, schema: Schema | None) -> tuple[Inputs, list[object] | None]:

@@ -8,38 +8,40 @@ share; they count as public.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
-from pate.data.encoded import require_encoder
-from pate.data.files import images, lines, parquet, pictures, tables
+from pate.data.encoded import Raw, embedded, none_usable, require_encoder
+from pate.data.files import images, lines, tables
+from pate.data.files.dicom import holds_dicom, read_dicom
 from pate.data.files.npz import Archive
-from pate.data.labels import clean_name, encode_labels
+from pate.data.files.pictures import DeepImagesError
+from pate.data.files.texts import read_texts
+from pate.data.labels import clean_name
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, raw_at, require_there
 from pate.data.odd import Odd
-from pate.data.read_raw import embedded, read_raw
-from pate.data.records import Several, several_dataset
+from pate.data.records import Several, joined
 from pate.data.schema import Schema
-from pate.data.values import Dataset, Images, Inputs, check_window
+from pate.data.values import Dataset, Images, Inputs, Table, check_window
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from pate.data.embeddings import Embeddings
     from pate.data.encoded import Embedder
     from pate.data.values import Window
 
 __all__ = [
-    "TABLE_SUFFIXES", "is_wanted", "read_dataset", "read_inputs", "read_table", "require_there",
+    "TABLE_SUFFIXES", "is_wanted", "read_dataset", "read_inputs", "read_raw", "read_table",
+    "require_there",
 ]  # fmt: skip
 
 
@@ -68,7 +70,7 @@ def read_dataset(
     labels: Sequence[str] = (),
     # in place of ``label``, a column of numbers, or such an array of an archive
     number: str | None = None,
-    # makes embeddings of the records, as of :func:`~pate.data.read_raw.read_raw`; not used if they are
+    # makes embeddings of the records, as of :func:`read_raw`; not used if they are
     # embeddings already, or a schema is of other inputs
     encoder: Embedder | None = None,
     text: str | None = None,  # the column of texts that an encoder takes
@@ -89,104 +91,208 @@ def read_dataset(
         check_window(window)
     several, known = Several(tuple(labels), number), schema is not None
     schema = schema or Schema(window=window)
-    asked = _Asked(label, group, several, schema, known, odd, notes, reading, none_fits)
-    held = _of_encoder(path, asked, encoder, text, dicom_labels) or _of_file(path, asked, drop)
-    if several:
-        cells = [held.cells[name] for name in several.columns]
-        # An array's numbers have a point, whatever their owner's tables have.
-        of_file = reading.of_arrays if _is_archive(held.path) else reading
-        return several_dataset(
-            held.inputs, several, cells, held.groups, held.path, good=held.good, odd=odd,
-            place=held.place, reading=of_file, none_fits=none_fits,
-        )  # fmt: skip
-    return _dataset(held, held.classes if classes is None else classes, asked)
+    wanted = None
+    if encoder is not None or (
+        schema.encoder is not None
+        and (text is not None or dicom_labels is not None or raw_at(path))
+    ):
+        wanted = require_encoder(schema, encoder)
+    _require_encoder(encoder, text, dicom_labels)
+    asked = _Asked(label, group, several, schema, known, odd, notes, reading, drop, none_fits)
+    found = _found(path, asked, wanted, text, dicom_labels)
+    # An array's numbers have a point, whatever their owner's tables have.
+    of_file = reading.of_arrays if _is_archive(found.raw.path) else reading
+    return joined(
+        found.raw, found.inputs, several, classes=found.classes if classes is None else classes,
+        good=found.good, odd=odd, reading=of_file, none_fits=none_fits,
+    )  # fmt: skip
 
 
 class _Asked(NamedTuple):
-    """What a caller of :func:`read_dataset` wants of its records."""
+    """What a caller wants of the records of a file."""
 
     label: str | None
     group: str | None
     several: Several
     schema: Schema
-    known: bool
+    known: bool  # whether the schema is a campaign's
     odd: Odd | None
     notes: Odd | None
     reading: Reading
-    none_fits: bool
+    drop: Sequence[str]
+    none_fits: bool = False
+    flat: bool = False  # whether neither classes nor groups are wanted, as of a public set
 
 
-class _Held(NamedTuple):
-    """Inputs, and what their file says of each: a class, a group, cells; and which ones are usable."""
+class _Found(NamedTuple):
+    """Records and what became of them: inputs, and which are usable; None: all."""
 
-    path: Path
+    raw: Raw
     inputs: Inputs
-    names: Sequence[str]
-    groups: NDArray[np.str_] | None = None
-    cells: Mapping[str, Sequence[str]] = MappingProxyType({})
-    place: Callable[[int], str] = lambda row: f"record {row + 1}"
     good: NDArray[np.bool_] | None = None
-    classes: Sequence[str] | None = None
+    classes: Sequence[str] | None = None  # the file's own list
 
 
-def _of_file(path: Path, asked: _Asked, drop: Sequence[str]) -> _Held:
-    """Return what is in a file or folder, whose own values are the inputs."""
+def _found(
+    path: Path, asked: _Asked, encoder: Embedder | None, text: str | None, dicom_labels: Path | None
+) -> _Found:
+    """Return the records at a path: as embeddings, or by their own values."""
+    if encoder is not None:
+        raw = _raw(path, encoder.source, asked, text, dicom_labels)
+        if raw is not None:
+            if raw.names is None and not asked.several and not asked.flat:
+                raise UsageError(f"{raw.path} is a table; name its label column with --label")
+            raw = replace(raw, names=_with_label(raw.names, asked.reading))
+            window = asked.schema.window
+            return _Found(
+                raw, *embedded(raw, encoder, window, asked.odd, none_fits=asked.none_fits)
+            )
     schema, known = asked.schema, asked.known
-    found = locate(path, flat=False)
+    found = locate(path, flat=asked.flat)
     if is_table(found):
         _require_kind(found, "a table", not known or schema.numeric is not None, schema)
-        return _of_table(found, asked, drop)
+        return _of_table(found, asked)
     if not (known and schema.encoder is not None):
         _require_kind(found, "images", not known or schema.size is not None, schema)
     if _is_archive(found):
-        return _of_archive(found, asked)
-    if asked.label is not None or asked.group is not None or asked.several:
-        raise UsageError(
-            f"{found} has no columns, so --label and --group cannot name one; "
-            "for images with groups use an .npz with an array 'groups'"
-        )
+        return _of_archive(found, asked, encoder)
+    _require_no_columns(found, asked)
     require_encoder(schema, None)
     if found.is_dir():
         return _of_folder(found, asked)
-    pixels = _in_colour(Images(images.read_idx_images(found), schema.window), schema)
-    return _Held(found, pixels, images.read_idx_labels(images.labels_beside(found)))
+    raw = _of_idx(found, flat=asked.flat)
+    pixels = Images(images.read_idx_images(found), schema.window)
+    return _Found(raw, _in_colour(pixels, schema))
 
 
-def _of_table(found: Path, asked: _Asked, drop: Sequence[str]) -> _Held:
+def read_raw(
+    path: Path, source: str, *, text: str | None = None, flat: bool = False, odd: Odd | None = None
+) -> Raw | None:
+    """Return the raw records at ``path`` for an encoder of a source; None if they are embeddings already."""
+    asked = _Asked(None, None, Several((), None), Schema(), False, odd, odd, PLAIN, (), flat=flat)
+    return _raw(path, source, asked, text, None)
+
+
+def _raw(
+    path: Path, source: str, asked: _Asked, text: str | None, dicom_labels: Path | None
+) -> Raw | None:
+    """Return texts, DICOM files, or images of any sizes, each read as it is asked for."""
+    window, flat, odd, reading = asked.schema.window, asked.flat, asked.odd, asked.reading
+    if path.is_file() and _is_archive(path) and Archive(path).has_embeddings:
+        return None
+    roles: Any = {
+        "label": asked.label, "group": asked.group, "columns": asked.several.columns, "flat": flat,
+        "odd": odd, "reading": reading,
+    }  # fmt: skip
+    if source == "texts":
+        if dicom_labels is not None or window is not None:
+            raise UsageError("--dicom-labels and --window are for images; the encoder takes texts")
+        return read_texts(path, text, **roles)
+    if text is not None:
+        raise UsageError("--text is for an encoder of texts; this one takes images")
+    if dicom_labels is not None or _is_dicom(path):
+        return read_dicom(path, window=window, table=dicom_labels, **roles)
+    found = locate(path, flat=flat)
+    if is_table(found):
+        raise UsageError(f"--encoder is for images, and {found} is a table")
+    if _is_archive(found):
+        archive = Archive(found, odd, reading, label=asked.label, public=flat)
+        if archive.has_embeddings:
+            return None
+        shape, stream = archive.one_by_one(window)
+        return _of_arrays(archive, found, shape[0], asked, stream)
+    _require_no_columns(found, asked)
+    if found.is_dir():
+        notes = asked.notes if odd is None else odd
+        files = (
+            [("", at) for at in images.all_files(found)] if flat else images.class_files(found, odd)
+        )
+        places = [f"{file.parent.name}/{file.name}" for _, file in files]
+        pictures = partial(images.each_picture, [file for _, file in files], window, odd, notes)
+        names = None if flat else [name for name, _ in files]
+        return Raw(found, len(files), pictures, names, place=places.__getitem__)
+    return _of_idx(found, flat=flat)
+
+
+def _is_dicom(path: Path) -> bool:
+    """Return whether there are DICOM files, and not images in other files."""
+    if not path.is_dir():
+        return path.is_file() and holds_dicom(path)
+    held = [path, *(each for each in images.entries(path) if each.is_dir())]
+    return not any(map(images.holds_images, held)) and holds_dicom(path)
+
+
+def _of_idx(found: Path, *, flat: bool) -> Raw:
+    pixels = images.read_idx_images(found)
+    names = None if flat else images.read_idx_labels(images.labels_beside(found))
+    return Raw(found, len(pixels), lambda: iter(pixels), names)
+
+
+def _of_table(found: Path, asked: _Asked) -> _Found:
     label, group, several, schema = asked[:4]
-    if label is None and not several:
+    if label is None and not several and not asked.flat:
         raise UsageError(f"{found} is a table; name its label column with --label")
     if label is not None and label == group:
         raise UsageError(f"column {label!r} cannot be both the label and the group")
     if group in several.columns:
         raise UsageError(f"column {group!r} cannot be both a label and the group")
     roles = (*several.columns, *filter(None, [label, group]))
-    wanted = partial(is_wanted, roles, drop, schema.numeric)
+    wanted = partial(is_wanted, roles, asked.drop, schema.numeric)
     table = read_table(found, asked.odd, asked.reading, wanted=wanted)
-    names = [] if label is None else table.column(label, "label")
+    names = None if label is None else table.column(label, "label")
     cells = {name: table.cells(name, "label") for name in several.columns}
     groups = None if group is None else np.array(table.column(group, "group"), dtype=np.str_)
-    inputs = table.table((*roles, *drop), numeric=schema.numeric, notes=asked.notes).plain()
+    inputs = table.table((*roles, *asked.drop), numeric=schema.numeric, notes=asked.notes)
     noted = asked.odd if asked.notes is None else asked.notes
     if several.number is not None and noted is not None:
         table.note_points(several.number, noted)
-    return _Held(found, inputs, names, groups, cells, table.place)
+    raw = Raw(found, len(inputs), lambda: iter(()), names, groups, cells, table.place)
+    return _Found(raw, inputs if asked.flat else inputs.plain())
 
 
-def _of_archive(found: Path, asked: _Asked) -> _Held:
-    archive = Archive(found, asked.odd, asked.reading, label=asked.label)
-    names = [] if asked.several else archive.labels()
-    listed = None if asked.several else archive.declared_classes()
-    cells = {name: archive.cells(name) for name in asked.several.columns}
+def _of_archive(found: Path, asked: _Asked, encoder: Embedder | None) -> _Found:
+    """Return the images or embeddings of an archive."""
+    schema = asked.schema
+    archive = Archive(found, asked.odd, asked.reading, label=asked.label, public=asked.flat)
+    raw = _of_arrays(archive, found, 0, asked)
+    listed = None if asked.flat or asked.several else archive.declared_classes()
+    made = archive.embeddings()
+    if made is not None:
+        if encoder is not None and asked.flat:
+            require_encoder(Schema.of(made), encoder)
+        if schema not in (Schema(window=schema.window), Schema.of(made)):
+            raise SchemaError(
+                f"the campaign's inputs are {schema.in_words()}, our data is {made.schema()}"
+            )
+        return _Found(raw, made, classes=listed)
+    require_encoder(schema, None)
+    held, good = archive.images(schema.window)
+    if not good.any() and not asked.none_fits and not asked.flat:
+        raise none_usable(found, asked.odd)
+    return _Found(raw, _in_colour(held, schema), good, listed)
+
+
+def _of_arrays(
+    archive: Archive,
+    found: Path,
+    count: int,
+    asked: _Asked,
+    stream: Callable[[], Iterator[NDArray[np.uint8] | None]] = lambda: iter(()),
+) -> Raw:
+    """Return what an archive's arrays say of its records."""
+    if asked.flat:
+        return Raw(found, count, stream)
+    columns = asked.several.columns
+    names = None if columns else archive.labels()
     groups = archive.groups(asked.group)
-    inputs, good = _inputs_of(archive, asked.schema)
-    if not good.any() and not asked.none_fits:
-        archive.images(asked.schema.window)  # says what is wrong, and what to do
-    return _Held(found, inputs, names, groups, cells, good=good, classes=listed)
+    return Raw(found, count, stream, names, groups, {name: archive.cells(name) for name in columns})
 
 
-def _of_folder(found: Path, asked: _Asked) -> _Held:
+def _of_folder(found: Path, asked: _Asked) -> _Found:
     schema, odd = asked.schema, asked.odd
+    if asked.flat:
+        held = images.read_images(images.all_files(found), schema.window, asked.notes)
+        return _Found(Raw(found, len(held), lambda: iter(())), held)
     files = images.class_files(found, odd)
     paths = [file for _, file in files]
     if odd is None:
@@ -194,49 +300,16 @@ def _of_folder(found: Path, asked: _Asked) -> _Held:
     else:
         held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
         if not kept and not asked.none_fits:
-            reasons = "; ".join(odd.reasons)
-            said = f"no image of {found} can be used: {reasons}"
-            if pictures.DEEP in reasons:
-                raise pictures.DeepImagesError(f"{said}; {pictures.WINDOW}")
-            raise SchemaError(said)
+            error = none_usable(found, odd)
+            raise (
+                error
+                if isinstance(error, DeepImagesError)
+                else SchemaError(f"no image of {found} can be used: {'; '.join(odd.reasons)}")
+            )
         files = [files[at] for at in kept]
     places = [f"{file.parent.name}/{file.name}" for _, file in files]
     names = _with_label([name for name, _ in files], asked.reading)
-    return _Held(found, held, names, place=places.__getitem__)
-
-
-def _of_encoder(
-    path: Path, asked: _Asked, encoder: Embedder | None, text: str | None, dicom_labels: Path | None
-) -> _Held | None:
-    """Return the records as embeddings; None if their own values are the inputs."""
-    schema = asked.schema
-    raw_only = text is not None or dicom_labels is not None or raw_at(path)
-    wanted = None
-    if encoder is not None or (schema.encoder is not None and raw_only):
-        wanted = require_encoder(schema, encoder)
-    _require_encoder(encoder, text, dicom_labels)
-    if wanted is None:
-        return None
-    raw = read_raw(
-        path,
-        wanted.source,
-        text=text,
-        dicom_labels=dicom_labels,
-        label=asked.label,
-        group=asked.group,
-        columns=asked.several.columns,
-        window=schema.window,
-        odd=asked.odd,
-        notes=asked.notes,
-        reading=asked.reading,
-    )
-    if raw is None:
-        return None
-    if raw.names is None and not asked.several:
-        raise UsageError(f"{raw.path} is a table; name its label column with --label")
-    inputs, good = embedded(raw, wanted, none_fits=asked.none_fits)
-    names = _with_label(raw.names or [], asked.reading)
-    return _Held(raw.path, inputs, names, raw.groups, raw.cells, raw.place, good)
+    return _Found(Raw(found, len(files), lambda: iter(()), names, place=places.__getitem__), held)
 
 
 def _is_archive(path: Path) -> bool:
@@ -263,34 +336,19 @@ def read_inputs(
     if window is not None:
         check_window(window)
     _require_encoder(encoder, text, None)
-    inputs: Inputs
-    odd, raw = Odd(), None
-    if encoder is not None:
-        raw = read_raw(path, encoder.source, text=text, window=window, flat=True, notes=odd)
-    found = locate(path, flat=True) if raw is None else raw.path
-    if raw is not None and encoder is not None:
-        inputs, _ = embedded(raw, encoder)
-    elif is_table(found):
-        if window is not None:
-            raise UsageError(f"--window is for images, and {found} is a table")
-        table = read_table(found, wanted=partial(is_wanted, (), drop, None))
-        inputs = table.table(tuple(drop), notes=odd)
-    elif _is_archive(found):
-        archive = Archive(found, public=True)
-        made = archive.embeddings()
-        if made is not None and encoder is not None:
-            require_encoder(Schema.of(made), encoder)
-        inputs = archive.images(window) if made is None else made
-    elif found.is_dir():
-        inputs = images.read_images(images.all_files(found), window, odd)
-    else:
-        inputs = Images(images.read_idx_images(found), window)
-    if not len(inputs):
-        raise DataError(f"{found} holds no records")
+    odd = Odd()
+    asked = _Asked(
+        None, None, Several((), None), Schema(window=window), False, None, odd, PLAIN, drop, flat=True
+    )  # fmt: skip
+    found = _found(path, asked, encoder, text, None)
+    if isinstance(found.inputs, Table) and window is not None:
+        raise UsageError(f"--window is for images, and {found.raw.path} is a table")
+    if not len(found.inputs):
+        raise DataError(f"{found.raw.path} holds no records")
     if say is not None:
         for line in odd.lines():
-            say(f"{found}: {line}")
-    return inputs
+            say(f"{found.raw.path}: {line}")
+    return found.inputs
 
 
 def is_wanted(
@@ -315,8 +373,7 @@ def read_table(
     found = locate(path, flat=True)
     if not is_table(found):
         raise DataError(f"{found} is no table")
-    read = parquet.read_parquet if found.name.casefold().endswith(".parquet") else lines.read_csv
-    return read(found, odd, reading=reading, wanted=wanted)
+    return lines.read_table_file(found, odd, reading=reading, wanted=wanted)
 
 
 def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | None) -> None:
@@ -328,8 +385,17 @@ def _require_encoder(encoder: Embedder | None, text: str | None, table: Path | N
         )
 
 
-def _with_label(names: Sequence[str], reading: Reading) -> list[str]:
+def _require_no_columns(found: Path, asked: _Asked) -> None:
+    if asked.label is not None or asked.group is not None or asked.several:
+        raise UsageError(
+            f"{found} has no columns, so --label and --group cannot name one; "
+            "for images with groups use an .npz with an array 'groups', or DICOM files"
+        )
+
+
+def _with_label(names: Sequence[str] | None, reading: Reading) -> list[str]:
     """Return names of folders, "" for the words that the owner names."""
+    names = names or []
     nothing = set(filter(reading.is_missing, names))
     return ["" if name in nothing else name for name in names]
 
@@ -337,20 +403,6 @@ def _with_label(names: Sequence[str], reading: Reading) -> list[str]:
 def _require_kind(path: Path, what: str, fits: bool, schema: Schema) -> None:
     if not fits:
         raise SchemaError(f"the campaign's inputs are {schema.in_words()}, {path} holds {what}")
-
-
-def _inputs_of(archive: Archive, schema: Schema) -> tuple[Images | Embeddings, NDArray[np.bool_]]:
-    """Return the images or embeddings of an archive, and (n,) which are usable."""
-    embedded = archive.embeddings()
-    if embedded is not None:
-        if schema not in (Schema(window=schema.window), Schema.of(embedded)):
-            raise SchemaError(
-                f"the campaign's inputs are {schema.in_words()}, our data is {embedded.schema()}"
-            )
-        return embedded, np.ones(len(embedded), dtype=np.bool_)
-    require_encoder(schema, None)
-    held, good = archive.usable_images(schema.window)
-    return _in_colour(held, schema), good
 
 
 def _in_colour(held: Images, schema: Schema) -> Images:
@@ -361,38 +413,4 @@ def _in_colour(held: Images, schema: Schema) -> Images:
         return Images(np.repeat(held.pixels, 3, axis=3), held.window)
     raise SchemaError(
         f"the campaign's inputs are {schema.in_words()}, our data is {Schema.of(held).in_words()}"
-    )
-
-
-def _dataset(held: _Held, classes: Sequence[str] | None, asked: _Asked) -> Dataset:
-    """Join inputs, one class each and groups, and exclude the records that lack one."""
-    path, inputs, names, groups, _, place, good, _ = held
-    odd, none_fits = asked.odd, asked.none_fits
-    if len(names) != len(inputs) or (groups is not None and len(groups) != len(inputs)):
-        raise DataError(f"{path} has {len(inputs)} inputs and {len(names)} labels")
-    if not names and none_fits and classes is not None:
-        return Dataset(inputs, np.zeros(0, dtype=np.int64), tuple(classes), groups)
-    labels, known = encode_labels(names, classes, path=path, odd=odd, place=place)
-    if odd is None:
-        return Dataset(inputs, labels, known, groups, said=np.array(names, dtype=np.str_))
-    whole = labels >= 0 if good is None else good & (labels >= 0)
-    if groups is not None:
-        for row in np.flatnonzero(whole & (groups == "")).tolist():
-            odd.record("it has no group", place(row))
-        whole &= groups != ""
-    if not whole.any() and (not none_fits or classes is None):
-        encode_labels(names, classes, path=path)  # says so, if it is for the labels
-        raise DataError(f"{path} has no record that can take part: {odd.none_left()}")
-    kept = np.flatnonzero(whole)
-    said = [names[at] for at in kept.tolist()]
-    if classes is None:  # without classes that only excluded records have
-        labels, known = encode_labels(said, None, path=path)
-    else:
-        labels = labels[kept]
-    return Dataset(
-        inputs if whole.all() else inputs.take(kept),
-        labels,
-        known,
-        None if groups is None else groups[kept],
-        said=np.array(said, dtype=np.str_),
     )

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pate.data.cells import PLAIN, Reading
-from pate.data.labels import plain_truth, yes_or_no
+from pate.data.labels import encode_labels, plain_truth, yes_or_no
 from pate.data.values import Dataset, Inputs
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
+    from pate.data.encoded import Raw
     from pate.data.odd import Odd
 
 
@@ -36,58 +38,75 @@ class Several:
         return self.labels if self.number is None else (self.number,)
 
 
-def several_dataset(
+def joined(
+    raw: Raw,  # what a file says of n records; it has names, or cells of the columns of ``several``
     inputs: Inputs,  # n images or rows
-    several: Several,  # what ``cells`` are
-    cells: Sequence[Sequence[str]],  # n texts of each of its columns
-    # (n,) the group of each record, or None
-    groups: np.ndarray[tuple[int], np.dtype[np.str_]] | None,
-    path: Path,
+    several: Several,  # the columns of several labels, or of a number; false for one class
     *,
+    classes: Sequence[str] | None = None,  # the class list; None: the classes that occur
     # (n,) which inputs are usable; None: all
-    good: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
+    good: NDArray[np.bool_] | None = None,
     odd: Odd | None,  # collects the records that are left out; None: the first of them is an error
-    # returns a record's place in the file, by its row
-    place: Callable[[int], str] = lambda row: f"record {row + 1}",
     reading: Reading = PLAIN,  # format of a number
     none_fits: bool = False,  # whether no record may be left
 ) -> Dataset:
-    """Join inputs, answers and groups, and exclude the records that lack one, each by its own cells."""
-    if any(len(each) != len(inputs) for each in cells):
-        raise DataError(f"{path} has {len(inputs)} inputs and {len(cells[0])} labels")
-    made: list[list[float]] = []
-    for column in cells:
-        found = {cell: _said(cell, several, reading) for cell in set(column)}
-        made.append([found[cell] for cell in column])
-    answers = np.array(made, dtype=np.float64)
-    whole = ~np.isnan(answers).any(axis=0)
-    for row in np.flatnonzero(~whole).tolist():
-        at = int(np.isnan(answers[:, row]).argmax())
-        name, cell = several.columns[at], cells[at][row]
-        why = "is neither yes nor no"
-        if several.number is not None:
-            why = "has no number" if reading.is_nothing(cell) else reading.why_not(cell)
-        if odd is None:
-            raise DataError(f"{path}: the cell of {place(row)} in the column {name!r} {why}")
-        odd.record(f"its cell in the column {name!r} {why}", place(row))
+    """Join inputs, classes or answers, and groups; each record that lacks one is excluded by itself."""
+    names, groups, known = raw.names or (), raw.groups, several.labels
+    said = [raw.cells[name] for name in several.columns] if several else [names]
+    counts = [*map(len, said), *([] if groups is None else [len(groups)])]
+    if any(count != len(inputs) for count in counts):
+        raise DataError(f"{raw.path} has {len(inputs)} inputs and {len(said[0])} labels")
+    if several:
+        answers = _answers(raw, several, odd, reading)
+        whole = ~np.isnan(answers).any(axis=0)
+    elif not names and none_fits and classes is not None:
+        labels, known, whole = np.zeros(0, np.int64), tuple(classes), np.zeros(0, np.bool_)
+    else:
+        labels, known = encode_labels(names, classes, path=raw.path, odd=odd, place=raw.place)
+        whole = labels >= 0
     if good is not None:
         whole &= good
     if groups is not None and odd is not None:
         for row in np.flatnonzero(whole & (groups == "")).tolist():
-            odd.record("it has no group", place(row))
+            odd.record("it has no group", raw.place(row))
         whole &= groups != ""
-    if not whole.any() and not none_fits:
+    if not whole.any() and not (none_fits and (several or classes is not None)):
+        if not several:
+            encode_labels(names, classes, path=raw.path)  # says so, if it is for the labels
         reasons = "" if odd is None else odd.none_left()
-        raise DataError(f"{path} has no record that can take part: {reasons}")
+        raise DataError(f"{raw.path} has no record that can take part: {reasons}")
     kept = np.flatnonzero(whole)
-    said = answers[0, kept] if several.number is not None else answers[:, kept].T.astype(np.bool_)
-    return Dataset(
-        inputs if whole.all() else inputs.take(kept),
-        np.zeros(len(kept), dtype=np.int64),
-        several.labels,
-        None if groups is None else groups[kept],
-        np.ascontiguousarray(said),
-    )
+    inputs = inputs if whole.all() else inputs.take(kept)
+    groups = None if groups is None else groups[kept]
+    if several:
+        made = answers[0, kept] if several.number is not None else answers[:, kept].T.astype(bool)
+        no_class = np.zeros(len(kept), dtype=np.int64)
+        return Dataset(inputs, no_class, known, groups, np.ascontiguousarray(made))
+    spoken = [names[at] for at in kept.tolist()]
+    if classes is None:  # without classes that only excluded records have
+        labels, known = encode_labels(spoken, None, path=raw.path)
+    else:
+        labels = labels[kept]
+    return Dataset(inputs, labels, known, groups, said=np.array(spoken, dtype=np.str_))
+
+
+def _answers(raw: Raw, several: Several, odd: Odd | None, reading: Reading) -> NDArray[np.float64]:
+    """Return (columns, n) what the cells say, NaN for those that say nothing, which are noted."""
+    made: list[list[float]] = []
+    for name in several.columns:
+        found = {cell: _said(cell, several, reading) for cell in set(raw.cells[name])}
+        made.append([found[cell] for cell in raw.cells[name]])
+    answers = np.array(made, dtype=np.float64)
+    for row in np.flatnonzero(np.isnan(answers).any(axis=0)).tolist():
+        name = several.columns[int(np.isnan(answers[:, row]).argmax())]
+        cell, why = raw.cells[name][row], "is neither yes nor no"
+        if several.number is not None:
+            why = "has no number" if reading.is_nothing(cell) else reading.why_not(cell)
+        if odd is None:
+            place = raw.place(row)
+            raise DataError(f"{raw.path}: the cell of {place} in the column {name!r} {why}")
+        odd.record(f"its cell in the column {name!r} {why}", raw.place(row))
+    return answers
 
 
 def _said(cell: str, several: Several, reading: Reading) -> float:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs, Window
 
 _IMAGES: Final = re.compile(
-    r"images ([1-9][0-9]{0,9})x([1-9][0-9]{0,9})x([13])(?: window (-?[0-9]{1,10}) (-?[0-9]{1,10}))?",
+    r"images ([1-9][0-9]{0,9})x([1-9][0-9]{0,9})x([13])"
+    r"(?: window (?P<low>-?[0-9]{1,10}) (?P<high>-?[0-9]{1,10}))?",
     re.ASCII,
 )
 _COLUMN: Final = re.compile(r"(.+?):(number|category)(?:, |\Z)", re.DOTALL)
@@ -64,14 +65,18 @@ class Schema:
                 raise _unreadable(line)
             return cls(numeric=found)
         if made := parsed_line(line):
-            window = _checked(made.window)
-            return cls(window=window, encoder=made.encoder, source=made.source, width=made.width)
+            source = "texts" if made["texts"] else "images"
+            return cls(
+                window=_window(made),
+                encoder=made["encoder"],
+                source=source,
+                width=int(made["width"]),
+            )
         images = _IMAGES.fullmatch(line)
         if images is None:
             raise _unreadable(line)
         height, width, channels = (int(images[at]) for at in (1, 2, 3))
-        window = None if images[4] is None else (int(images[4]), int(images[5]))
-        return cls((height, width, channels), _checked(window))
+        return cls((height, width, channels), _window(images))
 
     @classmethod
     def of(cls, inputs: Inputs) -> Schema:
@@ -92,9 +97,11 @@ class Schema:
         return "images {}x{}x{}".format(*self.size)
 
 
-def _checked(window: Window | None) -> Window | None:
+def _window(found: re.Match[str]) -> Window | None:
+    if found["low"] is None:
+        return None
     try:
-        return None if window is None else check_window(window)
+        return check_window((int(found["low"]), int(found["high"])))
     except UsageError as error:
         raise SchemaError(str(error)) from error
 

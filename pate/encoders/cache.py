@@ -38,19 +38,12 @@ TOO_SLOW: Final[NDArray[np.int16]] = np.zeros(0, dtype=np.int16)
 _EVERY: Final = 2.0
 
 
-class Memory:
+class Memory(dict[bytes, "NDArray[np.int16]"]):
     """The rows of one encoder, for as long as this process reads the same records again."""
-
-    def __init__(self) -> None:
-        self._rows: dict[bytes, NDArray[np.int16]] = {}
-
-    def get(self, key: bytes) -> NDArray[np.int16] | None:
-        """Return the row of a record by its hash, None if there is none."""
-        return self._rows.get(key)
 
     def put(self, key: bytes, values: NDArray[np.int16]) -> None:
         """Store the row of a record."""
-        self._rows[key] = values
+        self[key] = values
 
 
 class Cache:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from pate.encoders.cache import Cache, Memory
 from pate.encoders.encoder import Encoder
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 CACHE: Final = "embeddings"
 
 
+#: Opens a bar of a title, and yields what moves it: what is done, and of how much.
+Bar: TypeAlias = "Callable[[str], AbstractContextManager[Callable[[int, int], None]]]"
+
+
 class Reader:
     """Embeds the records that a reader hands it; ``memory`` replaces a cache in a private folder."""
 
@@ -31,53 +35,26 @@ class Reader:
         encoder: Encoder,
         *,
         cache: Path | None = None,
-        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] | None = None,
+        bar: Bar | None = None,
         memory: Memory | None = None,
     ) -> None:
         self.encoder = encoder
+        self.digest, self.width = encoder.digest, encoder.width
+        self.source = encoder.source  # ``images`` or ``texts``
+        self.words = encoder.description.in_words()
         self._cache, self._bar, self._memory = cache, bar, memory
 
     @classmethod
     def open(
-        cls,
-        folder: Path | None,
-        *,
-        home: Path | None = None,
-        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] | None = None,
-    ) -> Reader | None:
+        cls, folder: Path | None, *, home: Path | None = None, bar: Bar | None = None
+    ) -> Self | None:
         """Open the encoder of ``--encoder``, None if the option was not given."""
         return None if folder is None else cls.of(folder, home=home, bar=bar)
 
     @classmethod
-    def of(
-        cls,
-        folder: Path,
-        *,
-        home: Path | None = None,
-        bar: Callable[[str], AbstractContextManager[Callable[[int, int], None]]] | None = None,
-    ) -> Self:
+    def of(cls, folder: Path, *, home: Path | None = None, bar: Bar | None = None) -> Self:
         """Open the encoder of a folder; arguments and errors as of :meth:`open`."""
         return cls(Encoder.open(folder), cache=None if home is None else home / CACHE, bar=bar)
-
-    @property
-    def digest(self) -> str:
-        """Of the encoder."""
-        return self.encoder.digest
-
-    @property
-    def source(self) -> str:
-        """``images`` or ``texts``."""
-        return self.encoder.source
-
-    @property
-    def width(self) -> int:
-        """Coordinates of an embedding."""
-        return self.encoder.width
-
-    @property
-    def words(self) -> str:
-        """Name of the encoder and beginning of its digest."""
-        return self.encoder.description.in_words()
 
     def embed(
         self, records: Iterable[Record], total: int, *, odd: Odd | None, place: Callable[[int], str]

@@ -163,7 +163,7 @@ def test_labels_and_groups_have_their_names() -> None:
         (lambda: inputs_in(np.full((2, 3, 3), 0.5) - 1), DataError, "0 to 1"),
         (lambda: inputs_in(np.array([[object()]])), DataError, "has a object"),
         (lambda: records_in(np.eye(2)), UsageError, "no labels"),
-        (lambda: records_in(np.eye(2), [1]), DataError, "2 records and 1 labels"),
+        (lambda: records_in(np.eye(2), [1]), DataError, "2 inputs and 1 labels"),
         (lambda: records_in(np.eye(2), [1, None]), DataError, "no label"),
         (lambda: records_in(np.eye(2), [1, 2], classes=["1"]), SchemaError, "class list has not"),
         (lambda: records_in(np.eye(2), [1, 2], [7, None]), DataError, "record 2 has no group"),

@@ -16,9 +16,10 @@ import numpy as np
 
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import Raw
-from pate.data.files import dicom_image, lines, parquet
+from pate.data.files import dicom_image
 from pate.data.files.dicom_image import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
+from pate.data.files.lines import read_table_file
 from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
 from pate.data.labels import clean_name, plain_name
 from pate.data.odd import Unusable, UnusableRecordError, judged, usable
@@ -123,8 +124,7 @@ def read_dicom(
         if odd is None and (groups == "").any():
             first = place(int(np.flatnonzero(groups == "")[0]))
             raise DataError(f"{path}: {first} has no {group or 'PatientID'}; take it out")
-    source = "images" if window is None else "images window {} {}".format(*window)
-    return Raw(path, source, len(of_record), stream, place, names, groups, cells, odd)
+    return Raw(path, len(of_record), stream, names, groups, cells, place)
 
 
 def _key(file: _File, key: str) -> str:
@@ -224,11 +224,10 @@ def _labels(
     table: Path, label: str | None, columns: Sequence[str], odd: Odd | None, reading: Reading
 ) -> list[tuple[str, str, dict[str, str]]]:
     """Return for each wanted column its name, the header's value that it goes by, and cells by that."""
-    read = parquet.read_parquet if table.name.casefold().endswith(".parquet") else lines.read_csv
     if not table.is_file():
         raise DataError(f"there is no file at {table}: --dicom-labels")
     wanted = set(map(clean_name, filter(None, (*_KEYS, *columns, label))))
-    held = read(table, odd, reading=reading, wanted=wanted.__contains__)
+    held = read_table_file(table, odd, reading=reading, wanted=wanted.__contains__)
     of_column = next((name for name in _KEYS if name in held.columns), None)
     if of_column is None:
         raise DataError(

@@ -24,7 +24,7 @@ from PIL import Image
 from pate.data.files.pictures import DEEP, grey_by, opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -42,19 +42,24 @@ _LONGEST: Final = 256
 
 _PIXELS: Final = 0x7FE00010
 _UNDEFINED: Final = 0xFFFFFFFF
-_TAGS: Final = {
-    "patient": 0x00100020, "study": 0x0020000D, "series": 0x0020000E, "image": 0x00080018,
-    "samples": 0x00280002, "photometric": 0x00280004, "planar": 0x00280006, "frames": 0x00280008,
-    "rows": 0x00280010, "columns": 0x00280011, "allocated": 0x00280100, "stored": 0x00280101,
-    "high": 0x00280102, "signed": 0x00280103, "intercept": 0x00281052, "slope": 0x00281053,
-    "lookup": 0x00283000,
+_IDENTITIES: Final = {
+    "patient": 0x00100020, "study": 0x0020000D, "series": 0x0020000E, "image": 0x00080018
 }  # fmt: skip
-_IDENTITIES: Final = ("patient", "study", "series", "image")
-#: Whole numbers that a file must state, the least and the most.
-_WHOLE: Final = {
-    "frames": (1, _MOST_FRAMES), "rows": (1, 2**16), "columns": (1, 2**16), "allocated": (1, 64),
-    "stored": (1, 64),
+#: Whole numbers by the names of pydicom's decoders: the tag, the least, the most, and what counts if a file
+#: does not state one.
+_WHOLE: Final[dict[str, tuple[int, int, int, int | None]]] = {
+    "number_of_frames": (0x00280008, 1, _MOST_FRAMES, 1), "rows": (0x00280010, 1, 2**16, None),
+    "columns": (0x00280011, 1, 2**16, None), "samples_per_pixel": (0x00280002, 1, 3, None),
+    "bits_allocated": (0x00280100, 1, 64, None), "bits_stored": (0x00280101, 1, 64, None),
+    "pixel_representation": (0x00280103, 0, 1, 0),
 }  # fmt: skip
+_PHOTOMETRIC, _PLANAR, _HIGH, _INTERCEPT, _SLOPE, _LOOKUP = (
+    0x00280004, 0x00280006, 0x00280102, 0x00281052, 0x00281053, 0x00283000,
+)  # fmt: skip
+_TAGS: Final = (
+    *_IDENTITIES.values(), *(tag for tag, *_ in _WHOLE.values()), _PHOTOMETRIC, _PLANAR, _HIGH, _INTERCEPT,
+    _SLOPE, _LOOKUP,
+)  # fmt: skip
 #: Where reading a header stops: at the groups of frames that have values of their own, or at the pixels.
 _GROUPS: Final = (0x52009229, 0x52009230)
 _STOPS: Final = (*_GROUPS, 0x7FE00008, 0x7FE00009, _PIXELS)
@@ -75,43 +80,47 @@ class UnusableError(Exception):
 
 @dataclass(frozen=True)
 class Header:
-    """What is read of a file before its pixels; texts are "" if the file has none.
-
-    ``words`` tells whether bytes are in words of 16 bits, ``start`` where the pixels begin in the file, and
-    ``length`` their bytes, undefined of compressed ones.
-    """
+    """What is read of a file before its pixels; texts are "" if the file has none."""
 
     patient: str
     study: str
     series: str
     image: str
-    frames: int
-    rows: int
-    columns: int
-    samples: int
-    photometric: str
-    planar: int
-    allocated: int
-    stored: int
-    signed: bool
+    options: Mapping[str, Any]  # what pydicom's decoders take, checked
     slope: float
     intercept: float
     syntax: str
-    words: bool
-    start: int
-    length: int
+    start: int  # where the pixels begin in the file
+    length: int  # their bytes, undefined of compressed ones
+
+    @property
+    def frames(self) -> int:
+        """How many images the file has."""
+        return int(self.options["number_of_frames"])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of a frame's values: rows and columns, and three colours if it has them."""
+        size = self.options["rows"], self.options["columns"]
+        return size if self.options["samples_per_pixel"] == 1 else (*size, 3)
 
     @property
     def deep(self) -> bool:
         """Whether values are no grey values of 8 bits, so that a window is needed."""
         scaled = (self.slope, self.intercept) != (1.0, 0.0)
-        return self.samples == 1 and (self.stored > 8 or self.signed or scaled)
+        signed = self.options["pixel_representation"] == 1
+        return len(self.shape) == 2 and (self.options["bits_stored"] > 8 or signed or scaled)
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """Bytes of one frame's values."""
+        return math.prod(self.shape) * int(self.options["bits_allocated"]) // 8
 
     @property
     def frame_bytes(self) -> int:
-        """Bytes of one uncompressed frame."""
-        made = self.rows * self.columns * self.samples * self.allocated // 8
-        return made // 3 * 2 if self.photometric == "YBR_FULL_422" and self.native else made
+        """Bytes of one uncompressed frame in its file."""
+        halved = self.options["photometric_interpretation"] == "YBR_FULL_422" and self.native
+        return self.unpacked_bytes // 3 * 2 if halved else self.unpacked_bytes
 
     @property
     def native(self) -> bool:
@@ -160,9 +169,10 @@ def read_header(file: BinaryIO) -> Header:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             held = read_partial(
-                counted, stop_when=lambda tag, *_: tag in _STOPS, specific_tags=list(_TAGS.values())
+                counted, stop_when=lambda tag, *_: tag in _STOPS, specific_tags=list(_TAGS)
             )
-            found = {name: _value(held, tag) for name, tag in _TAGS.items() if tag in held}
+            # Of the lookup table only that it is there.
+            found = {tag: tag == _LOOKUP or held[tag].value for tag in _TAGS if tag in held}
             syntax = str(held.file_meta.get("TransferSyntaxUID", ""))
             implicit, little = held.original_encoding
     except UnusableError:
@@ -173,11 +183,11 @@ def read_header(file: BinaryIO) -> Header:
         raise UnusableError(_DAMAGED)
     _require_readable(syntax)
     tag, words, length = _element(file, implicit=bool(implicit), little=bool(little))
-    if tag in _GROUPS or "lookup" in found:
+    if tag in _GROUPS or _LOOKUP in found:
         raise UnusableError(
             "the image has a lookup table, or frames with values of their own: save plain images"
         )
-    if tag != _PIXELS or "rows" not in found:
+    if tag != _PIXELS or _WHOLE["rows"][0] not in found:
         raise UnusableError("the file has no pixels, or not as whole numbers")
     header = _checked(found, syntax, words, file.tell(), length)
     if header.native:
@@ -195,49 +205,40 @@ def read_header(file: BinaryIO) -> Header:
     return header
 
 
-def _value(held: Any, tag: int) -> object:
-    """Return the value of an element; of the lookup table only that it is there."""
-    return True if tag == _TAGS["lookup"] else held[tag].value
-
-
-def _checked(found: dict[str, object], syntax: str, words: bool, start: int, length: int) -> Header:
-    samples = _whole(found.get("samples"), 1, 3)
-    photometric = _text(found.get("photometric"))
+def _checked(found: dict[int, object], syntax: str, words: bool, start: int, length: int) -> Header:
+    options: dict[str, Any] = {}
+    for name, (tag, least, most, other) in _WHOLE.items():
+        value = found.get(tag, other)
+        if name == "number_of_frames" and value in (None, ""):
+            value = other
+        options[name] = _whole(value, least, most)
+    samples, allocated = options["samples_per_pixel"], options["bits_allocated"]
+    stored, photometric = options["bits_stored"], _text(found.get(_PHOTOMETRIC))
     if photometric not in (_GREY if samples == 1 else _COLOURS):
         kind = photometric if photometric in ("PALETTE COLOR", "YBR_PARTIAL_420") else "unknown"
         raise UnusableError(f"the image's colours ({kind}) are not read: save grey or RGB")
-    if found.get("frames") in (None, ""):
-        found["frames"] = 1
-    told: dict[str, Any] = {name: _text(found.get(name)) for name in _IDENTITIES}
-    told |= {name: _whole(found.get(name), *ends) for name, ends in _WHOLE.items()}
-    header = Header(
-        **told,
-        samples=samples,
-        photometric=photometric,
-        planar=_whole(found.get("planar", 0), 0, 1) if samples == 3 else 0,
-        signed=bool(_whole(found.get("signed", 0), 0, 1)),
-        slope=_number(found.get("slope"), 1.0),
-        intercept=_number(found.get("intercept"), 0.0),
-        syntax=syntax,
-        words=words,
-        start=start,
-        length=length,
-    )
-    if header.allocated not in (8, 16) or (
-        samples == 3 and (header.allocated, header.stored, header.signed) != (8, 8, False)
+    options |= {
+        "photometric_interpretation": photometric,
+        "planar_configuration": _whole(found.get(_PLANAR, 0), 0, 1) if samples == 3 else 0,
+        "pixel_keyword": "PixelData",
+        "pixel_vr": "OW" if words else "OB",
+    }
+    slope, intercept = _number(found.get(_SLOPE), 1.0), _number(found.get(_INTERCEPT), 0.0)
+    if allocated not in (8, 16) or (
+        samples == 3 and (allocated, stored, options["pixel_representation"]) != (8, 8, 0)
     ):
         raise UnusableError("the image has neither 8 to 16 bits of grey nor 8 bits of each colour")
-    high = _whole(found.get("high", header.stored - 1), 0, 63)
     if (
-        header.stored > header.allocated
-        or high != header.stored - 1
+        stored > allocated
+        or _whole(found.get(_HIGH, stored - 1), 0, 63) != stored - 1
         or samples == 2
-        or header.rows * header.columns * samples > _MOST_VALUES
-        or (photometric == "YBR_FULL_422" and header.columns % 2)
-        or not header.slope
+        or options["rows"] * options["columns"] * samples > _MOST_VALUES
+        or (photometric == "YBR_FULL_422" and options["columns"] % 2)
+        or not slope
     ):
         raise UnusableError(_LIES)
-    return header
+    identities = (_text(found.get(tag)) for tag in _IDENTITIES.values())
+    return Header(*identities, options, slope, intercept, syntax, start, length)
 
 
 def _text(value: object) -> str:
@@ -309,7 +310,7 @@ def frames(file: BinaryIO, header: Header, window: Window | None) -> Iterator[ND
             raise
         except Exception:  # noqa: BLE001 - as above
             raise UnusableError("the image's pixels are damaged") from None
-        if values.shape != (header.rows, header.columns, 3)[: 2 if header.samples == 1 else 3]:
+        if values.shape != header.shape:
             raise UnusableError(_LIES)
         yield _as_bytes(values, header, window)
 
@@ -322,32 +323,20 @@ def _decoded(
     from pydicom.pixels.decoders.base import get_decoder
 
     source: Any = file
-    number, syntax, planar, plugin = header.frames, header.syntax, header.planar, ""
+    syntax, options, plugin = header.syntax, dict(header.options), ""
     if header.native:
         file.seek(header.start)
     else:
         content = b"".join(_read(file, *part) for part in parts)
-        number, at = 1, 0
+        options["number_of_frames"], at = 1, 0
         if syntax == _RLE:
-            source, syntax, planar = _unpacked(content, header), _LITTLE_ENDIAN[1], 1
+            source, syntax = _unpacked(content, header), _LITTLE_ENDIAN[1]
+            options["planar_configuration"] = 1
         else:
             _require_size(content, header)
             source, plugin = encapsulate([content]), "pillow"
-    about: Any = {
-        "rows": header.rows,
-        "columns": header.columns,
-        "number_of_frames": number,
-        "samples_per_pixel": header.samples,
-        "bits_allocated": header.allocated,
-        "bits_stored": header.stored,
-        "pixel_representation": int(header.signed),
-        "photometric_interpretation": header.photometric,
-        "planar_configuration": planar,
-        "pixel_keyword": "PixelData",
-        "pixel_vr": "OW" if header.words else "OB",
-    }
     values: NDArray[np.integer]
-    values, _ = get_decoder(syntax).as_array(source, index=at, decoding_plugin=plugin, **about)
+    values, _ = get_decoder(syntax).as_array(source, index=at, decoding_plugin=plugin, **options)
     return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
@@ -394,7 +383,7 @@ def _parts(file: BinaryIO, header: Header) -> list[list[tuple[int, int]]]:
             raise UnusableError(_LIES)
         ends = [*marks[1:], len(parts)]
         grouped = [parts[a:b] for a, b in zip(marks, ends, strict=True)]
-    most = 2 * header.rows * header.columns * header.samples * header.allocated // 8 + 2**16
+    most = 2 * header.unpacked_bytes + 2**16
     if any(not each or sum(length for _, length in each) > most for each in grouped):
         raise UnusableError(_LIES)
     return grouped
@@ -406,13 +395,14 @@ def _unpacked(content: bytes, header: Header) -> bytes:
     DICOM PS3.5, annex G: a table of segments, one for each byte of a value from the highest on. Pillow
     unpacks each into exactly as many bytes as the frame has pixels, whatever it says.
     """
-    width, pixels = header.allocated // 8, header.rows * header.columns
+    width, pixels = header.options["bits_allocated"] // 8, math.prod(header.shape[:2])
+    samples = header.options["samples_per_pixel"]
     table = struct.unpack("<16L", content[:64])
-    number = header.samples * width
+    number = samples * width
     if table[0] != number or 64 * len(content) < number * pixels:  # two bytes make 128 at most
         raise UnusableError(_LIES)
     ends = [*table[2 : number + 1], len(content)]
-    made = np.empty((header.samples, pixels, width), dtype=np.uint8)
+    made = np.empty((samples, pixels, width), dtype=np.uint8)
     for at, (start, end) in enumerate(zip(table[1 : number + 1], ends, strict=True)):
         if not 64 <= start < end <= len(content):
             raise UnusableError(_LIES)
@@ -424,13 +414,13 @@ def _unpacked(content: bytes, header: Header) -> bytes:
 
 def _require_size(content: bytes, header: Header) -> None:
     """Check that a JPEG has the size and the colours that the file states, before it is decoded."""
-    if header.syntax in _JPEG and header.stored != 8:
+    if header.syntax in _JPEG and header.options["bits_stored"] != 8:
         raise UnusableError(_unread("JPEG of more than 8 bits"))
     # A bare codestream: of a JPEG 2000 file with boxes another size could be decoded than is stated.
     start = b"\xff\xd8" if header.syntax in _JPEG else b"\xff\x4f\xff\x51"
-    modes = ("L", "I;16") if header.samples == 1 else ("RGB", "YCbCr")
+    modes = ("L", "I;16") if len(header.shape) == 2 else ("RGB", "YCbCr")
     with opened(io.BytesIO(content), ("JPEG", "JPEG2000")) as image:
-        told = image.size == (header.columns, header.rows) and image.mode in modes
+        told = image.size == header.shape[1::-1] and image.mode in modes
     if not told or not content.startswith(start):
         raise UnusableError(_LIES)
 
@@ -439,15 +429,15 @@ def _as_bytes(
     values: NDArray[np.integer], header: Header, window: Window | None
 ) -> NDArray[np.uint8]:
     """Return a frame in 8 bits, black as 0."""
-    if header.samples == 3:
+    if len(header.shape) == 3:
         return np.ascontiguousarray(values, dtype=np.uint8)
     if not header.deep:
-        window = (0, 2**header.stored - 1)
+        window = (0, 2 ** header.options["bits_stored"] - 1)
     assert window is not None  # noqa: S101 - checked
     return grey_by(
         values,
         window,
         slope=header.slope,
         intercept=header.intercept,
-        inverted=header.photometric == "MONOCHROME1",
+        inverted=header.options["photometric_interpretation"] == "MONOCHROME1",
     )

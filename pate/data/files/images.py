@@ -19,7 +19,7 @@ from pate.data.values import Images
 from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -142,6 +142,17 @@ def read_fitting(
             kept.append(at)
             note(picture.notes, path, odd)
     return Images(pixels[: len(kept)], window), kept
+
+
+def each_picture(
+    paths: Sequence[Path], window: Window | None, odd: Odd | None, notes: Odd | None
+) -> Iterator[NDArray[np.uint8] | None]:
+    """Yield the picture in each file, of any size; None for an unusable one, which is noted."""
+    for path in paths:
+        picture = usable(judged_picture(path, window), odd, f"{path.parent.name}/{path.name}")
+        if notes is not None and picture is not None:
+            note(picture.notes, path, notes)
+        yield None if picture is None else picture.pixels
 
 
 def judged_picture(path: Path, window: Window | None) -> Picture | Unusable:

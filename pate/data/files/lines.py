@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from pate.data.cells import PLAIN, Reading
+from pate.data.files.parquet import read_parquet
 from pate.data.files.tables import (
     NO_TEXT,
     TextTable,
@@ -24,7 +25,7 @@ from pate.data.files.tables import (
     is_utf8,
     listed,
 )
-from pate.data.labels import clean_name, float_text
+from pate.data.labels import cell_text, clean_name
 from pate.data.limits import CELL_BYTES, MAX_BYTES, read_whole, require_room
 from pate.errors import DataError
 from pate.foreign import json_value
@@ -109,6 +110,19 @@ class Lines:
                 return  # within a record, which is an error: an unclosed quote
             self._at += 1
             yield self._lines[self._at - 1]
+
+
+def read_table_file(
+    path: Path,
+    odd: Odd | None = None,
+    *,
+    text: str | None = None,
+    reading: Reading = PLAIN,
+    wanted: Callable[[str], bool] = is_named,
+) -> TextTable:
+    """Return the cells of a CSV or Parquet file, by its name."""
+    read = read_parquet if path.name.casefold().endswith(".parquet") else read_csv
+    return read(path, odd, text=text, reading=reading, wanted=wanted)
 
 
 def read_csv(
@@ -250,7 +264,7 @@ def read_json_lines(
         held = {clean_name(name): value for name, value in held.items()}
         seen.update(name for name in wanted if name in held)
         for name in wanted:
-            cell = _cell(held.get(name))
+            cell = cell_text(held.get(name))
             if cell is None:
                 if odd is None:
                     raise DataError(f"{path} line {at}: {name!r} holds a list or an object")
@@ -276,14 +290,3 @@ def _object(line: bytes) -> tuple[dict[str, object] | None, str]:
     except ValueError:
         return None, "is no JSON"
     return (held, "") if isinstance(held, dict) else (None, "is no JSON object")
-
-
-def _cell(value: object) -> str | None:
-    """Return a value as text, "" for null; None for a list or an object."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, float):
-        return float_text(value)
-    return str(value) if isinstance(value, str | int) else None

@@ -27,8 +27,8 @@ import numpy as np
 from pate.data.cells import PLAIN, Reading
 from pate.data.embeddings import Embeddings
 from pate.data.files.pictures import OUTSIDE, WINDOW, DeepImagesError, windowed
-from pate.data.files.tables import LONGEST_TEXT, LOST_DIGITS
-from pate.data.labels import clean_name, float_text, plain_name
+from pate.data.files.tables import LONGEST_TEXT, TextTable, is_utf8
+from pate.data.labels import cell_text, clean_name, plain_name
 from pate.data.limits import require_room
 from pate.data.odd import UnusableRecordError, judged, usable
 from pate.data.schema import Schema
@@ -90,29 +90,22 @@ class Archive:
             self._members[key] = member
         require_room(path, sum(member.file_size for member in members))
 
-    def images(self, window: Window | None = None) -> Images:
-        """Return the images of a public set, all of which must be usable."""
-        array = self._one_of(self._keys[0])
-        deep = array.dtype.kind in "iu" and array.dtype.itemsize > 1
-        pixels, _ = as_pixels(array, self._path, window, None, deep=deep)
-        return Images(pixels, window)
-
-    def usable_images(self, window: Window | None = None) -> tuple[Images, NDArray[np.bool_]]:
-        """Return the images, each read by its own pixels, and (n,) which of them are usable."""
-        array = self._one_of(self._keys[0])
-        pixels, good = as_pixels(array, self._path, window, self._odd, deep=window is not None)
-        _note_bytes(array, window, self._odd)
-        return Images(pixels, window), good
-
     def one_by_one(
         self, window: Window | None
-    ) -> tuple[int, Callable[[], Iterator[NDArray[np.uint8] | None]]]:
-        """Return the number of images, and what yields them in order, None for an unusable one."""
+    ) -> tuple[tuple[int, ...], Callable[[], Iterator[NDArray[np.uint8] | None]]]:
+        """Return the shape of all images, and what yields them in order, None for an unusable one.
+
+        Each image of a party is read by its own pixels; all of a public set by the type of their array.
+        """
         array = _as_images(self._one_of(self._keys[0]), self._path)
-        of_type = array.dtype.kind in "iu" and array.dtype.itemsize > 1
-        deep = of_type if self._public else window is not None
+        deep = _is_deep(array) if self._public else window is not None
         _note_bytes(array, window, self._odd)
-        return len(array), lambda: _each(array, self._path, window, self._odd, deep=deep)
+        return array.shape, lambda: _each(array, self._path, window, self._odd, deep=deep)
+
+    def images(self, window: Window | None) -> tuple[Images, NDArray[np.bool_]]:
+        """Return the images, and (n,) which of them are usable; errors as :meth:`one_by_one`."""
+        shape, stream = self.one_by_one(window)
+        return stacked(shape, stream(), window)
 
     @property
     def has_embeddings(self) -> bool:
@@ -144,7 +137,7 @@ class Archive:
     def labels(self) -> list[str]:
         """Return one class name per record."""
         array = _flat(self._one_of(self._keys[1]), "labels", self._path)
-        names = self._identities(array, "labels")
+        names = self._names(array, "labels")
         listed = self.declared_classes()
         if listed is None:
             return names
@@ -195,20 +188,13 @@ class Archive:
         if key is None and "groups" not in self._members:
             return None
         array = _flat(self._one_of((key or "groups",)), "groups", self._path)
-        names = self._identities(array, "groups")
-        if self._odd is None and not all(names):
-            raise DataError(f"{self._path}: record {names.index('') + 1} has no group")
-        return np.array(names, dtype=np.str_)
+        return np.array(self._names(array, "groups"), dtype=np.str_)
 
-    def _identities(self, array: NDArray[np.generic], what: str) -> list[str]:
+    def _names(self, array: NDArray[np.generic], what: str) -> list[str]:
         """Return each value's name; "" for an invalid one if problems are collected."""
         texts = _as_texts(array, what, self._path, self._odd)
-        by = self._reading.identities(texts, labels=what == "labels")
-        if self._odd is not None:
-            for row, text in enumerate(texts):
-                if not by[text] and not self._reading.is_nothing(text):
-                    self._odd.cell(what, LOST_DIGITS, f"record {row + 1}")
-        return [by[text] for text in texts]
+        held = TextTable(self._path, {what: texts}, odd=self._odd, reading=self._reading)
+        return held.column(what, what.removesuffix("s"))
 
     @cached_property
     def _keys(self) -> tuple[Sequence[str], Sequence[str]]:
@@ -262,19 +248,26 @@ class Archive:
             ) from error
 
 
-def as_pixels(
-    array: NDArray[np.generic], path: Path, window: Window | None, odd: Odd | None, *, deep: bool
-) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-    """Return pixels of 8 bits, ``deep`` ones by the window, and for each record whether it is usable."""
+def pixels_of(array: NDArray[np.generic], path: Path) -> Images:
+    """Return an array of images that have 8 bits, all of which must be usable."""
     array = _as_images(array, path)
-    good = np.ones(len(array), dtype=np.bool_)
-    made = np.zeros(array.shape, dtype=np.uint8)
-    for at, picture in enumerate(_each(array, path, window, odd, deep=deep)):
-        if picture is None:
-            good[at] = False
-        else:
-            made[at] = picture
-    return made, good
+    return stacked(array.shape, _each(array, path, None, None, deep=False), None)[0]
+
+
+def stacked(
+    shape: tuple[int, ...], stream: Iterator[NDArray[np.uint8] | None], window: Window | None
+) -> tuple[Images, NDArray[np.bool_]]:
+    """Return images of one size, and (n,) which of them are usable; others are zero."""
+    good = np.zeros(shape[0], dtype=np.bool_)
+    made = np.zeros(shape, dtype=np.uint8)
+    for at, picture in enumerate(stream):
+        if picture is not None:
+            good[at], made[at] = True, picture
+    return Images(made, window), good
+
+
+def _is_deep(array: NDArray[np.generic]) -> bool:
+    return array.dtype.kind in "iu" and array.dtype.itemsize > 1
 
 
 def _as_images(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
@@ -359,14 +352,10 @@ def _flat(array: NDArray[np.generic], what: str, path: Path) -> NDArray[np.gener
 def _as_texts(array: NDArray[np.generic], what: str, path: Path, odd: Odd | None) -> list[str]:
     """Return each value as text; "" for an invalid one if problems are collected."""
     kind = array.dtype.kind
-    if kind in "iu":
-        return [str(value) for value in array.tolist()]
-    if kind == "b":
-        return [str(int(value)) for value in array.tolist()]
-    if kind == "f":
-        if odd is None and not np.isfinite(array).all():
-            raise DataError(f"{path}: {what} hold NaN or infinity; take those records out")
-        return list(map(float_text, array))
+    if kind == "f" and odd is None and not np.isfinite(array).all():
+        raise DataError(f"{path}: {what} hold NaN or infinity; take those records out")
+    if kind in "biuf":
+        return [cell_text(value) or "" for value in array]
     if kind == "S":
         return [_text(value.decode(errors="replace"), odd) for value in array.tolist()]
     if kind == "U":
@@ -377,14 +366,6 @@ def _as_texts(array: NDArray[np.generic], what: str, path: Path, odd: Odd | None
 
 def _text(value: object, odd: Odd | None) -> str:
     text = clean_name(str(value))
-    if odd is not None and (len(text) > LONGEST_TEXT or not _encodes(text)):
+    if odd is not None and (len(text) > LONGEST_TEXT or not is_utf8(text)):
         return ""
     return text
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

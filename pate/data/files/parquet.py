@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pate.data.cells import PLAIN, Reading
 from pate.data.files.images import entries
 from pate.data.files.tables import TextTable, clean, column_names, is_named
-from pate.data.labels import float_text
+from pate.data.labels import cell_text, float_text
 from pate.data.limits import CELL_BYTES, MAX_BYTES, require_room
 from pate.errors import DataError
 
@@ -154,16 +154,14 @@ def _check_kind(path: Path, name: str, kind: pa.DataType) -> None:
     import pyarrow.types as kinds
 
     plain = kind.value_type if kinds.is_dictionary(kind) else kind
-    if not (
-        kinds.is_boolean(plain)
-        or kinds.is_integer(plain)
-        or kinds.is_floating(plain)
-        or kinds.is_null(plain)
-        or kinds.is_decimal(plain)
-        or _is_time(plain)
-        or _is_bytes(plain)
-        or _is_text(plain)
-    ):
+    numbers = (
+        kinds.is_boolean,
+        kinds.is_integer,
+        kinds.is_floating,
+        kinds.is_null,
+        kinds.is_decimal,
+    )
+    if not any(is_of(plain) for is_of in (*numbers, _is_time, _is_bytes, _is_text)):
         raise DataError(
             f"{path}: column {name!r} holds {plain} values; save it as numbers or text, or leave it out "
             "(--drop)"
@@ -234,12 +232,4 @@ def _as_text(cells: pa.Array, replace: bool) -> list[str]:
     if pa.types.is_floating(cells.type):
         # As numbers of their own type, whose text is shorter than that of a Python float.
         return list(map(float_text, cells.to_numpy(zero_copy_only=False)))
-    texts = []
-    for cell in cells.to_pylist():
-        if cell is None:
-            texts.append("")
-        elif isinstance(cell, bool):
-            texts.append(str(int(cell)))
-        else:
-            texts.append(str(cell))
-    return texts
+    return [cell_text(cell) or "" for cell in cells.to_pylist()]

@@ -113,14 +113,12 @@ def _of_table(
     name = path.name.casefold()
     column = clean_name(column)
     wanted = [clean_name(each) for each in (column, label, group, *columns) if each is not None]
-    if name.endswith(".parquet"):
-        table = parquet.read_parquet(
-            path, odd, text=column, reading=reading, wanted=wanted.__contains__
-        )
-    elif "json" in name.removesuffix(".gz").rpartition(".")[2]:
+    if "json" in name.removesuffix(".gz").rpartition(".")[2]:
         table = lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
     else:
-        table = lines.read_csv(path, odd, text=column, reading=reading, wanted=wanted.__contains__)
+        table = lines.read_table_file(
+            path, odd, text=column, reading=reading, wanted=wanted.__contains__
+        )
     held = table.cells(column, "text")
 
     def stream() -> Iterator[str | None]:
@@ -128,17 +126,10 @@ def _of_table(
             place = table.place(at)
             yield usable(judged(partial(_checked, text, f"{path} {place}")), odd, place)
 
-    return Raw(
-        path,
-        "texts",
-        len(held),
-        stream,
-        table.place,
-        None if label is None else table.column(label, "label"),
-        None if group is None else np.array(table.column(group, "group"), dtype=np.str_),
-        {each: table.cells(each, "label") for each in columns},
-        odd,
-    )
+    names = None if label is None else table.column(label, "label")
+    groups = None if group is None else np.array(table.column(group, "group"), dtype=np.str_)
+    cells = {each: table.cells(each, "label") for each in columns}
+    return Raw(path, len(held), stream, names, groups, cells, table.place)
 
 
 def _of_files(path: Path, files: Sequence[tuple[str, Path]], odd: Odd | None) -> Raw:
@@ -152,7 +143,7 @@ def _of_files(path: Path, files: Sequence[tuple[str, Path]], odd: Odd | None) ->
 
     names = [name for name, _ in files]
     known = None if any(file.parent == path for _, file in files) else names
-    return Raw(path, "texts", len(files), stream, place, known, None, {}, odd)
+    return Raw(path, len(files), stream, known, place=place)
 
 
 def _text_of(file: Path) -> str:

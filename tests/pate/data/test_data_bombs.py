@@ -15,8 +15,9 @@ from pate.data.files import lines
 from pate.data.files.parquet import read_parquet
 from pate.data.limits import CELL_BYTES, MAX_BYTES, MAX_CELL
 from pate.data.read import read_dataset, read_inputs
-from pate.data.values import Table, is_numeric
+from pate.data.values import is_numeric
 from pate.errors import DataError
+from tests.support.readings import columns_of
 
 TOO_MANY = "too many bytes unpacked, at most"
 
@@ -161,13 +162,12 @@ def test_many_rows_and_texts_of_some_hundred_characters(tmp_path: Path) -> None:
         "stage": pa.array([None, 3] * (rows // 2)).dictionary_encode(), "flag": [True, False] * 30_000,
     }  # fmt: skip
     table = read_inputs(written(tmp_path, columns, row_group_size=17_000))
-    assert isinstance(table, Table)
-    assert [is_numeric(column) for column in table.columns] == [False] * 3 + [True] * 3
-    assert table.columns[0].tolist() == [note.strip() for note in notes]
+    assert [is_numeric(column) for column in columns_of(table)] == [False] * 3 + [True] * 3
+    assert columns_of(table)[0].tolist() == [note.strip() for note in notes]
     plain = ["" if w in (None, "?") else w.strip() for w in ward]
-    assert table.columns[1].tolist() == table.columns[2].tolist() == plain
-    assert table.columns[3][1:8].tolist() == pytest.approx(
+    assert columns_of(table)[1].tolist() == columns_of(table)[2].tolist() == plain
+    assert columns_of(table)[3][1:8].tolist() == pytest.approx(
         [0.5, 1, 1.5, 2, 2.5, 3, float("nan")], nan_ok=True
     )
-    assert np.nan_to_num(table.columns[4][:4]).tolist() == [0, 3, 0, 3]
-    assert table.columns[5][:2].tolist() == [1, 0]
+    assert np.nan_to_num(columns_of(table)[4][:4]).tolist() == [0, 3, 0, 3]
+    assert columns_of(table)[5][:2].tolist() == [1, 0]

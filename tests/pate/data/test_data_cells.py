@@ -19,33 +19,21 @@ from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Table
 from pate.errors import DataError, UsageError
+from tests.support.readings import columns_of
 
 COMMA = Reading(comma=True)
 
 
-@pytest.mark.parametrize(
-    "cell", ["", "NA", "na", "n/a", "N/A", "#N/A", "NaN", "NULL", "-", "–", "."]
-)
-def test_words_that_say_that_there_is_no_number(cell: str) -> None:
-    number = PLAIN.number(cell)
-    assert number is not None
-    assert math.isnan(number)
-
-
-@pytest.mark.parametrize(
-    ("cell", "number"),
-    [("12,5", 12.5), ("-,5", -0.5), ("+7,", 7.0), ("1,5e3", 1500.0), ("12.5", 12.5), ("12", 12.0)],
-)
-def test_a_decimal_comma_is_read_where_it_was_said(cell: str, number: float) -> None:
-    assert COMMA.number(cell) == number
-    assert PLAIN.number(cell) == (None if "," in cell else number)
-
-
-@pytest.mark.parametrize(
-    "cell", ["1.234,5", "1,234,567", "<5", "5 mg", ",", "12,5 ", "a,5", "1_0,5"]
-)
-def test_thousands_and_text_are_no_numbers(cell: str) -> None:
-    assert COMMA.number(cell) is None
+def test_a_decimal_comma_is_read_where_it_was_said_and_thousands_and_text_are_no_numbers() -> None:
+    for cell, number in (
+        ("12,5", 12.5), ("-,5", -0.5), ("+7,", 7.0), ("1,5e3", 1500.0), ("12.5", 12.5), ("12", 12.0),
+    ):  # fmt: skip
+        assert COMMA.number(cell) == number
+        assert PLAIN.number(cell) == (None if "," in cell else number)
+    for cell in ("1.234,5", "1,234,567", "<5", "5 mg", ",", "12,5 ", "a,5", "1_0,5"):
+        assert COMMA.number(cell) is None
+    for cell in ("", "NA", "na", "n/a", "N/A", "#N/A", "NaN", "NULL", "-", "–", "."):
+        assert math.isnan(PLAIN.number(cell) or 0)
 
 
 def test_a_files_own_words_are_missing_in_any_column(tmp_path: Path) -> None:
@@ -55,9 +43,8 @@ def test_a_files_own_words_are_missing_in_any_column(tmp_path: Path) -> None:
         tmp_path / "h.csv", label="y", odd=odd, schema=Schema.parse("table a:number, b:category"),
         reading=Reading.of("point", ["999", "unknown "]),
     )  # fmt: skip
-    assert isinstance(data.inputs, Table)
-    np.testing.assert_array_equal(data.inputs.columns[0], [math.nan, 2, math.nan])
-    assert data.inputs.columns[1].tolist() == ["x", "", ""]
+    np.testing.assert_array_equal(columns_of(data)[0], [math.nan, 2, math.nan])
+    assert columns_of(data)[1].tolist() == ["x", "", ""]
     assert odd.missing == {"a": {"999": 1, "999.0": 1}, "b": {"unknown": 1, "999": 1}}
 
 
@@ -69,9 +56,8 @@ def test_words_are_read_by_the_column_and_counted_apart_from_what_cannot_be_read
     data = read_dataset(
         tmp_path / "h.csv", label="y", odd=odd, schema=Schema.parse("table a:number, b:category")
     )
-    assert isinstance(data.inputs, Table)
-    assert np.isnan(data.inputs.columns[0]).all()
-    assert data.inputs.columns[1].tolist() == ["", "", "x", "x", "x", "x"]
+    assert np.isnan(columns_of(data)[0]).all()
+    assert columns_of(data)[1].tolist() == ["", "", "x", "x", "x", "x"]
     assert odd.missing == {"a": {"na": 1, "-": 1, "": 1}, "b": {"na": 1, "-": 1}}
     assert odd.columns() == [
         f"column 'a' has cells that count as missing: each {why}"
@@ -98,8 +84,7 @@ def test_private_cells_never_say_that_a_file_has_decimal_commas(tmp_path: Path) 
         data = read_dataset(path, label="y", odd=Odd(), schema=schema)
         assert data.inputs.schema() == "table a:category"
     data = read_dataset(path, label="y", odd=Odd(), schema=Schema.parse("table a:number"))
-    assert isinstance(data.inputs, Table)
-    assert np.isnan(data.inputs.columns[0]).all()
+    assert np.isnan(columns_of(data)[0]).all()
 
 
 @pytest.mark.parametrize("name", ["d.tsv", "d.TSV.gz"])
@@ -163,8 +148,7 @@ def test_a_number_is_read_as_it_was_meant_or_named(
         data = read_dataset(
             place, label="y", schema=Schema.parse("table x:number"), odd=odd, reading=reading
         )
-        assert isinstance(data.inputs, Table)
-        return np.asarray(data.inputs.columns[0], np.float64), odd
+        return np.asarray(columns_of(data)[0], np.float64), odd
 
     found, odd = read(Reading.of(form[0], None, form[1]))
     np.testing.assert_array_equal(found, meant)
@@ -184,8 +168,7 @@ def test_a_number_is_read_as_it_was_meant_or_named(
     except DataError as error:
         assert "the cell in column 'x' has a separator" in str(error)  # noqa: PT017 - or it is read
     else:
-        assert isinstance(public, Table)
-        assert said or (public.columns[0] == meant).all()
+        assert said or (columns_of(public)[0] == meant).all()
 
 
 def test_points_of_decimals_are_not_doubted_where_one_cannot_be_of_thousands(
@@ -223,8 +206,7 @@ def test_a_file_that_has_numbers_as_such_has_no_points_of_thousands(tmp_path: Pa
                 reading=reading,
                 schema=Schema.parse("table x:number"),
             )
-            assert isinstance(data.inputs, Table)
-            np.testing.assert_array_equal(data.inputs.columns[0], [1.25, last])
+            np.testing.assert_array_equal(columns_of(data)[0], [1.25, last])
 
 
 @pytest.mark.parametrize("word", ["NA", "-", "None", "#N/A", "unknown"])
@@ -238,9 +220,8 @@ def test_no_value_is_none_in_every_role(tmp_path: Path, word: str) -> None:
         path, label="y", group="who", odd=odd, reading=own,
         schema=Schema.parse("table x:number, c:category"),
     )  # fmt: skip
-    assert isinstance(data.inputs, Table)
-    np.testing.assert_array_equal(data.inputs.columns[0], [1, math.nan, 2])
-    assert data.inputs.columns[1].tolist() == ["u", "u", ""]
+    np.testing.assert_array_equal(columns_of(data)[0], [1, math.nan, 2])
+    assert columns_of(data)[1].tolist() == ["u", "u", ""]
     assert data.classes == ("a",)
     assert len(odd.reasons) == 2
     assert "it has no group" in odd.reasons

@@ -33,6 +33,7 @@ from pate.data.files.pictures import DeepImagesError, windowed
 from pate.data.odd import Odd
 from pate.errors import DataError, UsageError
 from tests.support.encoders.dicom_files import dicom, grey, write
+from tests.support.readings import groups_of
 
 NATIVE = [ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian]
 EXACT = [*NATIVE, RLELossless, JPEG2000Lossless]
@@ -114,14 +115,6 @@ def test_zeros_behind_the_pixels_are_no_pixels(syntax: str, tmp_path: Path) -> N
             one(tmp_path, dicom(image, syntax, behind=bytes(40)))
 
 
-def test_a_window_of_whole_numbers_is_as_of_other_images() -> None:
-    values = np.arange(-70_000, 70_000)
-    for low, high in ((0, 4095), (-1000, 400), (-65_000, 65_001), (0, 3)):
-        inside = np.clip(values, low, high) - low
-        exact = (510 * inside + (high - low)) // (2 * (high - low))
-        assert (windowed(values, (low, high)) == exact).all()
-
-
 COLOURS = np.random.default_rng(1).integers(0, 256, (6, 8, 3)).astype(np.uint8)
 
 
@@ -154,12 +147,10 @@ def test_frames_are_records_of_one_patient(tmp_path: Path) -> None:
             assert isinstance(frame, np.ndarray)
             assert (frame[..., 0] == windowed(wanted, (0, 4095))).all()
         assert raw.names == ["ill"] * 3 + ["well"]
-        assert raw.groups is not None
-        assert raw.groups.tolist() == ["P1"] * 3 + ["P2"]
+        assert groups_of(raw) == ["P1"] * 3 + ["P2"]
         assert [raw.place(at) for at in range(4)] == [
             "ill/a.dcm frame 1", "ill/a.dcm frame 2", "ill/a.dcm frame 3", "well/deep/b.dcm"
         ]  # fmt: skip
-        assert raw.source == "images window 0 4095"
 
 
 def test_frames_of_several_parts_are_told_apart_by_the_table(tmp_path: Path) -> None:
@@ -198,13 +189,11 @@ def test_a_table_names_the_classes_of_studies(tmp_path: Path) -> None:
     table.write_text("StudyInstanceUID,finding\n9.1,ill\n9.2,well\n9.3,well\n7.7,none\n")
     raw = read_dicom(folder, table=table, label="finding", odd=odd)
     assert raw.names == ["ill", "ill", "well", "well", ""]
-    assert raw.groups is not None
-    assert raw.groups.tolist() == ["P1", "P1", "P2", "", "P4"]
+    assert groups_of(raw) == ["P1", "P1", "P2", "", "P4"]
     with pytest.raises(DataError, match=r"9\.3/IM3 has no PatientID"):
         read_dicom(folder, table=table, label="finding")
     by_study = read_dicom(folder, table=table, label="finding", group="StudyInstanceUID")
-    assert by_study.groups is not None
-    assert by_study.groups.tolist() == ["9.1", "9.1", "9.2", "9.3", "9.4"]
+    assert groups_of(by_study) == ["9.1", "9.1", "9.2", "9.3", "9.4"]
 
 
 def test_a_table_names_the_classes_of_images_and_several_labels(tmp_path: Path) -> None:
@@ -219,23 +208,15 @@ def test_a_table_names_the_classes_of_images_and_several_labels(tmp_path: Path) 
         read_dicom(folder, table=table, columns=["a", "b"])
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"label": "finding"}, "--dicom-labels"),
-        ({"group": "PatientName"}, "--group takes PatientID, StudyInstanceUID"),
-    ],
-)
-def test_options_must_go_together(options: dict[str, str], error: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=error):
-        read_dicom(studies(tmp_path), **options)  # type: ignore[arg-type] # strings are
-
-
 def test_a_table_needs_a_column_of_classes_and_of_uids(tmp_path: Path) -> None:
     folder, table = studies(tmp_path), tmp_path / "labels.csv"
     table.write_text("study,finding\n9.1,ill\n")
     with pytest.raises(UsageError, match="with --label"):
         read_dicom(folder, table=table)
+    with pytest.raises(UsageError, match="--dicom-labels"):
+        read_dicom(folder, label="finding")
+    with pytest.raises(UsageError, match="--group takes PatientID, StudyInstanceUID"):
+        read_dicom(folder, group="PatientName")
     with pytest.raises(DataError, match="no column StudyInstanceUID or SOPInstanceUID"):
         read_dicom(folder, table=table, label="finding")
 
@@ -330,10 +311,7 @@ def test_syntaxes_without_a_decoder_are_named(tmp_path: Path) -> None:
     write(path, dicom(IMAGE).replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.9.9\0"))
     with pytest.raises(DataError, match=r"transfer syntax \(unknown\) is not read"):
         read_dicom(path, flat=True)
-
-
-def test_a_deflated_file_is_not_unpacked(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.dcm", dicom(IMAGE, DeflatedExplicitVRLittleEndian))
+    write(path, dicom(IMAGE, DeflatedExplicitVRLittleEndian))  # which is not unpacked
     with pytest.raises(DataError, match=r"\(Deflated Explicit VR Little Endian\) is not read"):
         read_dicom(path, flat=True)
 

@@ -40,6 +40,7 @@ def test_numbers_print_as_integers_only_if_all_are_numbers() -> None:
     assert plain_names(["0.0", "1e1", "2.5", "-3"]) == ["0", "10", "2.5", "-3"]
     assert plain_names(["12.0", "12", "T1"]) == ["12", "12", "T1"]
     assert plain_names(["0.0", "inf"]) == ["0", "inf"]
+    assert (parse_number("1_000"), parse_number("1e3")) == (None, 1000.0)
     long = ["12345678901234567", "12345678901234568"]
     assert plain_names(long) == long
 
@@ -49,11 +50,6 @@ def test_a_name_depends_on_its_own_cell_alone(cells: list[str], another: str) ->
     assert plain_names([*cells, another])[:-1] == plain_names(cells)
 
 
-def test_underscores_write_no_number() -> None:
-    assert parse_number("1_000") is None
-    assert parse_number("1e3") == 1000.0
-
-
 def test_labels_count_in_the_given_list() -> None:
     labels, classes = encode_labels(["b", "a", "b"], ["c", "b", "a"], path=HERE)
     assert labels.tolist() == [1, 2, 1]
@@ -61,17 +57,15 @@ def test_labels_count_in_the_given_list() -> None:
     assert labels.dtype == np.int64
 
 
-def test_a_label_outside_the_list_is_named() -> None:
-    with pytest.raises(SchemaError, match=r"data.csv .*'d'.*the list is a, b"):
-        encode_labels(["a", "d"], ["a", "b"], path=HERE)
-
-
-@pytest.mark.parametrize(
-    ("missing", "why"), [("", "it has no label"), ("?", "its label is '[?]', a word for no value")]
-)
-def test_a_missing_label_is_refused_with_its_record(missing: str, why: str) -> None:
-    with pytest.raises(DataError, match=f"record 2: {why}"):
-        encode_labels(["a", missing], None, path=HERE)
+def test_labels_that_are_none_are_refused_with_their_record() -> None:
+    for names, listed, error, why in (
+        (["a", "d"], ["a", "b"], SchemaError, r"data.csv .*'d'.*the list is a, b"),
+        (["a", ""], None, DataError, "record 2: it has no label"),
+        (["a", "?"], None, DataError, r"record 2: its label is '[?]', a word for no value"),
+        ([], None, DataError, "no records"),
+    ):
+        with pytest.raises(error, match=why):
+            encode_labels(names, listed, path=HERE)
 
 
 @pytest.mark.parametrize("word", ["NA", "Null", "none", "N/A", "-", ".", "#N/A", "NaN", "NaT", "?"])
@@ -93,11 +87,6 @@ def test_a_class_is_found_by_its_value_however_it_is_written() -> None:
     decomposed = "Gru\N{COMBINING DIAERESIS}n"
     labels, _ = encode_labels(["1", "0.5", "Gr\u00fcn"], [decomposed, " 01", "0.50 "], path=HERE)
     assert labels.tolist() == [1, 2, 0]
-
-
-def test_no_records() -> None:
-    with pytest.raises(DataError, match="no records"):
-        encode_labels([], None, path=HERE)
 
 
 def test_a_long_text_is_not_composed_which_would_take_a_minute() -> None:

@@ -13,6 +13,7 @@ from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Images
 from pate.errors import DataError, SchemaError
+from tests.support.readings import groups_of, pixels_of
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (3, 4, 5), dtype=np.uint8)
 
@@ -30,19 +31,14 @@ def test_keys(tmp_path: Path, images: str, labels: str) -> None:
         data = read_dataset(place)
         assert data.classes == ("0", "2", "10")
         assert data.labels.tolist() == [1, 0, 2]
-        assert isinstance(data.inputs, Images)
-        assert (data.inputs.pixels[..., 0] == PIXELS).all()
+        assert (pixels_of(data)[..., 0] == PIXELS).all()
 
 
-def test_inputs_ignore_labels(tmp_path: Path) -> None:
-    assert len(read_inputs(save(tmp_path, x=PIXELS, y=np.array([np.nan])))) == 3
-
-
-def test_floats_are_scaled_and_back_again(tmp_path: Path) -> None:
-    for floats in (PIXELS / 255, (PIXELS / 255).astype(np.float32)):
-        public = read_inputs(save(tmp_path, x=floats))
-        assert isinstance(public, Images)
-        assert (public.pixels[..., 0] == PIXELS).all()
+def test_a_public_set_has_no_labels_and_floats_are_scaled_and_back_again(tmp_path: Path) -> None:
+    by_columns = np.asfortranarray(PIXELS)
+    for images in (PIXELS, by_columns, PIXELS / 255, (PIXELS / 255).astype(np.float32)):
+        public = read_inputs(save(tmp_path, x=images, y=np.array([np.nan])))
+        assert (pixels_of(public)[..., 0] == PIXELS).all()
 
 
 def test_classes_and_groups(tmp_path: Path) -> None:
@@ -56,8 +52,7 @@ def test_classes_and_groups(tmp_path: Path) -> None:
     data = read_dataset(path)
     assert data.classes == ("well", "ill")
     assert data.labels.tolist() == [1, 0, 1]
-    assert data.groups is not None
-    assert data.groups.tolist() == ["7", "7", "8"]
+    assert groups_of(data) == ["7", "7", "8"]
     assert read_dataset(path, classes=["ill", "well"]).labels.tolist() == [0, 1, 0]
     with pytest.raises(SchemaError, match="'ill'"):
         read_dataset(path, classes=["well", "dead"])
@@ -67,8 +62,7 @@ def test_text_labels_and_named_arrays(tmp_path: Path) -> None:
     path = save(tmp_path, x=PIXELS, kind=np.array(["b", "a", "b"]), who=np.array(["p", "q", "p"]))
     data = read_dataset(path, label="kind", group="who")
     assert data.classes == ("a", "b")
-    assert data.groups is not None
-    assert data.groups.tolist() == ["p", "q", "p"]
+    assert groups_of(data) == ["p", "q", "p"]
 
 
 Y = np.array([0, 1, 0])
@@ -94,7 +88,10 @@ X = PIXELS
         ({"x": np.full((3, 4, 5), 16.5), "y": Y}, "scale them"),
         ({"x": np.full((3, 4, 5), -1), "y": Y}, "outside 0 to 255"),
         ({"x": np.full((3, 4, 5), 1j), "y": Y}, "complex128"),
-        ({"x": X, "y": Y, "groups": np.array(["a", "", "b"])}, "record 2 has no group"),
+        (
+            {"x": X, "y": Y, "groups": np.array(["a", "", "b"])},
+            "record 2 has no value in the group",
+        ),
     ],
 )
 def test_refused(tmp_path: Path, arrays: dict[str, NDArray[np.generic]], message: str) -> None:
@@ -179,12 +176,6 @@ def test_members_that_nothing_reads(at: int | None, value: int, why: str, tmp_pa
         read_inputs(path)
 
 
-def test_an_array_by_columns_is_read_as_it_is(tmp_path: Path) -> None:
-    public = read_inputs(save(tmp_path, x=np.asfortranarray(PIXELS)))
-    assert isinstance(public, Images)
-    assert (public.pixels[..., 0] == PIXELS).all()
-
-
 def test_odd_records_are_left_out_one_by_one(tmp_path: Path) -> None:
     images = np.repeat(PIXELS[:1] / 255, 6, axis=0)
     images[1], images[2] = np.nan, 7.5
@@ -222,8 +213,7 @@ def test_whole_numbers_are_read_alike_whatever_type_their_array_has(
     for kind in KINDS:
         path = save(tmp_path, x=dark.astype(kind), y=Y[: len(dark)])
         found = read_dataset(path, window=window, odd=Odd()).inputs
-        assert isinstance(found, Images)
-        assert (found.pixels[..., 0] == want).all(), kind
+        assert (pixels_of(found)[..., 0] == want).all(), kind
 
 
 def test_a_window_is_for_all_whole_numbers_of_a_party(tmp_path: Path) -> None:
@@ -232,17 +222,15 @@ def test_a_window_is_for_all_whole_numbers_of_a_party(tmp_path: Path) -> None:
     path = save(tmp_path, x=np.concatenate([dark, dark[:1] * 16]), y=np.array([0, 1, 0, 1]))
     odd = Odd()
     found = read_dataset(path, window=(0, 4080), odd=odd).inputs
-    assert isinstance(found, Images)
-    assert (found.pixels[:3, ..., 0] == windowed(dark, (0, 4080))).all()
-    assert found.pixels[:3].max() < 17
+    assert (pixels_of(found)[:3, ..., 0] == windowed(dark, (0, 4080))).all()
+    assert pixels_of(found)[:3].max() < 17
     assert not odd.lines()
     # A public set has no party's records: there the array's type may say how deep it is.
     public = read_inputs(path, window=(0, 4080))
-    assert isinstance(public, Images)
-    assert (public.pixels == found.pixels).all()
+    assert (pixels_of(public) == pixels_of(found)).all()
     public = read_inputs(save(tmp_path, x=PIXELS), window=(0, 4080))
     assert isinstance(public, Images)
-    assert (public.pixels[..., 0] == PIXELS).all()
+    assert (pixels_of(public)[..., 0] == PIXELS).all()
 
 
 def test_an_array_of_8_bits_in_a_campaign_with_a_window_is_noted(tmp_path: Path) -> None:
@@ -258,8 +246,7 @@ def test_deep_whole_numbers_need_a_window(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="--window LOW HIGH"):
         read_inputs(path)
     public = read_inputs(path, window=(0, 4080))
-    assert isinstance(public, Images)
-    assert (public.pixels[..., 0] == PIXELS).all()
+    assert (pixels_of(public)[..., 0] == PIXELS).all()
 
 
 @pytest.mark.parametrize("form", ["{}_images {}_labels", "x_{} y_{}", "X_{} y_{}"])

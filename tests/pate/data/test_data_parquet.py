@@ -16,6 +16,7 @@ from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Table
 from pate.errors import DataError
+from tests.support.readings import columns_of
 
 
 def test_parquet_follows_the_same_rules(tmp_path: Path) -> None:
@@ -31,12 +32,11 @@ def test_parquet_follows_the_same_rules(tmp_path: Path) -> None:
     )  # fmt: skip
     data = read_dataset(tmp_path, label="ill")
     assert data.classes == ("0", "1")
-    assert isinstance(data.inputs, Table)
     assert data.inputs.schema() == (
         "table age:number, dose:number, code:number, sex:category, smokes:number"
     )
-    np.testing.assert_array_equal(data.inputs.columns[0], [31, np.nan, 55])
-    np.testing.assert_array_equal(data.inputs.columns[4], [1, 0, np.nan])
+    np.testing.assert_array_equal(columns_of(data)[0], [31, np.nan, 55])
+    np.testing.assert_array_equal(columns_of(data)[4], [1, 0, np.nan])
 
 
 def test_csv_and_parquet_of_the_same_cells_have_the_same_hashes(tmp_path: Path) -> None:
@@ -199,8 +199,7 @@ def test_a_fraction_of_a_short_type_is_the_number_that_was_written(tmp_path: Pat
     for cells in (short, short.cast(pa.float64())):  # as one record of more digits makes of all
         pq.write_table(pa.table({"x": short, "c": cells, "y": cells}), tmp_path / "d.parquet")
         data = read_dataset(tmp_path, label="y", classes=["0.1", "0.7"], schema=schema, odd=Odd())
-        assert isinstance(data.inputs, Table)
-        assert [column.tolist() for column in data.inputs.columns] == [[0.1, 0.7], ["0.1", "0.7"]]
+        assert [column.tolist() for column in columns_of(data)] == [[0.1, 0.7], ["0.1", "0.7"]]
         assert data.labels.tolist() == [0, 1]
     (tmp_path / "d.parquet").unlink()
     labels = np.array([0.1, 0.7], np.float32)

@@ -23,6 +23,7 @@ from pate.errors import DataError, SchemaError, UsageError
 from tests.pate.data.test_embeddings import made as ready_made
 from tests.support.encoders.dicom_files import dicom, grey, write
 from tests.support.encoders.embedded import embedding_arrays
+from tests.support.readings import answers_of, groups_of, rows_of
 
 DIGEST = "cd" * 32
 
@@ -68,13 +69,11 @@ def test_images_of_any_sizes_need_no_common_one(tmp_path: Path) -> None:
     encoder = Hashing()
     data = read_dataset(tmp_path, encoder=encoder)
     assert encoder.seen == [(30, 20, 1), (7, 90, 3)]
-    assert isinstance(data.inputs, Embeddings)
-    assert data.inputs.values.tolist() == [encoder.row(each).tolist() for each in (first, second)]
+    assert rows_of(data).tolist() == [encoder.row(each).tolist() for each in (first, second)]
     assert data.classes == ("a", "b")
     assert data.inputs.schema() == f"embeddings 8 by {DIGEST} of images"
     flat = read_inputs(tmp_path / "a", encoder=encoder)
-    assert isinstance(flat, Embeddings)
-    assert flat.values.tolist() == [encoder.row(first).tolist()]
+    assert rows_of(flat).tolist() == [encoder.row(first).tolist()]
     with pytest.raises(DataError, match="bring all images to one size"):
         read_dataset(tmp_path)
 
@@ -103,8 +102,7 @@ def test_a_damaged_image_takes_only_itself_out(tmp_path: Path) -> None:
     (tmp_path / "a" / "1.png").write_bytes(b"no image")
     encoder, odd = Hashing(), Odd()
     data = read_dataset(tmp_path, encoder=encoder, odd=odd)
-    assert isinstance(data.inputs, Embeddings)
-    assert data.inputs.values[:2].tolist() == [encoder.row(good[at]).tolist() for at in (0, 2)]
+    assert rows_of(data)[:2].tolist() == [encoder.row(good[at]).tolist() for at in (0, 2)]
     assert data.labels.tolist() == [0, 0, 1]
     assert odd.lines() == [
         "1 record (a/1.png) take no part: the image is not an image that can be read"
@@ -124,11 +122,9 @@ def test_texts_and_what_the_encoder_refuses(tmp_path: Path) -> None:
     path = texts(tmp_path / "a.csv", "one,x,p", ",x,p", "no,y,q", "two,y,", "three,y,q", "four,,q")
     encoder, odd = Hashing("texts", refused="no"), Odd()
     data = read_dataset(path, encoder=encoder, text="note", label="class", group="who", odd=odd)
-    assert isinstance(data.inputs, Embeddings)
-    assert data.inputs.values.tolist() == [encoder.row(t).tolist() for t in ("one", "three")]
+    assert rows_of(data).tolist() == [encoder.row(t).tolist() for t in ("one", "three")]
     assert data.labels.tolist() == [0, 1]
-    assert data.groups is not None
-    assert data.groups.tolist() == ["p", "q"]
+    assert groups_of(data) == ["p", "q"]
     assert sorted(odd.lines()) == [
         "1 record (line 3) take no part: the text is empty",
         "1 record (line 4) take no part: the encoder refuses it",
@@ -141,11 +137,9 @@ def test_several_labels_and_numbers_of_texts(tmp_path: Path) -> None:
     path = texts(tmp_path / "a.csv", "one,1,5", "two,0,6")
     encoder = Hashing("texts")
     data = read_dataset(path, encoder=encoder, text="note", labels=["class"])
-    assert data.answers is not None
-    assert data.answers.tolist() == [[True], [False]]
+    assert answers_of(data) == [[True], [False]]
     data = read_dataset(path, encoder=encoder, text="note", number="who")
-    assert data.answers is not None
-    assert data.answers.tolist() == [5.0, 6.0]
+    assert answers_of(data) == [5.0, 6.0]
 
 
 def test_dicom_frames_have_groups_and_the_campaigns_window(tmp_path: Path) -> None:
@@ -156,8 +150,7 @@ def test_dicom_frames_have_groups_and_the_campaigns_window(tmp_path: Path) -> No
     line = f"embeddings 8 by {DIGEST} of images window 0 4095"
     data = read_dataset(tmp_path, encoder=encoder, schema=Schema.parse(line), odd=Odd())
     assert data.inputs.schema() == line
-    assert data.groups is not None
-    assert data.groups.tolist() == ["y", "z", "x"]
+    assert groups_of(data) == ["y", "z", "x"]
     assert data.classes == ("ill", "well")
     # Before the campaign is known there is no window, and a party waits for it.
     with pytest.raises(DeepImagesError):
@@ -171,8 +164,7 @@ def test_archives_are_read_by_the_encoder_unless_they_hold_embeddings(tmp_path: 
     path, encoder = tmp_path / "a.npz", Hashing()
     np.savez(path, images=pixels, labels=["x", "y"], groups=["p", "q"])
     data = read_dataset(path, encoder=encoder)
-    assert isinstance(data.inputs, Embeddings)
-    assert data.inputs.values.tolist() == [encoder.row(each).tolist() for each in pixels]
+    assert rows_of(data).tolist() == [encoder.row(each).tolist() for each in pixels]
     assert data.groups is not None
     assert isinstance(read_inputs(path, encoder=encoder), Embeddings)
     held = ready_made()
@@ -190,9 +182,7 @@ def test_deep_archives_are_read_by_the_window(tmp_path: Path) -> None:
     np.savez(path, images=deep, labels=["x", "y", "x"])
     public = read_inputs(path, encoder=encoder, window=(0, 4095))
     own = read_dataset(path, encoder=encoder, window=(0, 4095), odd=Odd())
-    assert isinstance(own.inputs, Embeddings)
-    assert isinstance(public, Embeddings)
-    assert (own.inputs.values == public.values).all()
+    assert (rows_of(own) == rows_of(public)).all()
     with pytest.raises(DeepImagesError):
         read_dataset(path, encoder=encoder, odd=Odd())
 
@@ -295,5 +285,4 @@ def test_numbers_of_an_archive_have_a_point_whatever_its_owner_writes(
     np.savez(path, images=np.arange(32, dtype=np.uint8).reshape(2, 4, 4), days=days)
     reading = Reading.of("comma", [])
     data = read_dataset(path, number="days", odd=Odd(), encoder=encoder, reading=reading)
-    assert data.answers is not None
-    assert data.answers.tolist() == days.tolist()
+    assert answers_of(data) == days.tolist()

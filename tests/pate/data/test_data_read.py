@@ -13,10 +13,13 @@ from PIL import Image
 from pate.data.cells import Reading
 from pate.data.files.dicom import read_dicom
 from pate.data.files.texts import read_texts
+from pate.data.memory import records_in
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
+from pate.data.values import Table
 from pate.errors import DataError
 from tests.support.encoders.dicom_files import dicom, grey, write
+from tests.support.readings import groups_of
 
 #: Ways to write three classes, the last of which is none.
 NAMES = [
@@ -68,8 +71,7 @@ def in_headers(folder: Path) -> list[str]:
             dicom(grey(4, 4), PatientID=name, SpecificCharacterSet="ISO_IR 192"),
         )
     raw = read_dicom(folder, odd=Odd(), reading=AWAY)
-    assert raw.groups is not None
-    return [name for name in raw.groups.tolist() if name]
+    return [name for name in groups_of(raw) if name]
 
 
 @pytest.mark.parametrize(
@@ -107,3 +109,13 @@ def test_an_empty_public_set(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.zeros((0, 2, 2), np.uint8))
     with pytest.raises(DataError, match="no records"):
         read_inputs(tmp_path)
+
+
+def test_a_record_in_memory_is_known_by_what_it_says_as_in_a_file(tmp_path: Path) -> None:
+    """Whatever a class list calls its label: else it would count as another in a later campaign."""
+    (tmp_path / "h.csv").write_text("a,y\n1,1\n2,x\n")
+    in_file = read_dataset(tmp_path / "h.csv", label="y", classes=["True", "x"])
+    table = Table(("a",), (np.array([1.0, 2.0]),))
+    in_memory = records_in(table, ["1", "x"], classes=["True", "x"])
+    assert in_memory.row_hashes() == in_file.row_hashes()
+    assert in_memory.labels.tolist() == in_file.labels.tolist() == [0, 1]

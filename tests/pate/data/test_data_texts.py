@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,74 +15,40 @@ from pate.data.files.texts import LONGEST, read_texts
 from pate.data.labels import encode_labels
 from pate.data.odd import Odd
 from pate.errors import DataError, UsageError
+from tests.support.readings import groups_of
 
 #: Spaces around it, a quote, a line break, a letter of two code points, and U+FFFD, which is a character.
 ODD_TEXT = '  "Chest" clear,\nno e\u0301ffusion \N{REPLACEMENT CHARACTER} ? '
 TEXTS = [ODD_TEXT, "NA", "?", "x" * LONGEST]
 
 
-def csv(path: Path) -> Path:
-    lines = ["note,class,who"]
-    for at, text in enumerate(TEXTS):
-        quoted = text.replace('"', '""')
-        lines.append(f'"{quoted}",c{at % 2},p{at}')
-    path.write_text("\n".join(lines) + "\n", newline="")
+def written(path: Path) -> Path:
+    """Write the texts with a class and a person each, by the path's name."""
+    names = ("note", "class", "who")
+    held = [(text, f"c{at % 2}", f"p{at}") for at, text in enumerate(TEXTS)]
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(dict(zip(names, zip(*held, strict=True), strict=True))), path)
+    elif "json" in path.name:
+        rows = [json.dumps({**dict(zip(names, row, strict=True)), "more": [1]}) for row in held]
+        content = ("\n".join(rows) + "\n").encode()
+        path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    else:
+        with path.open("w", newline="") as file:
+            separator = "\t" if path.suffix == ".tsv" else ","
+            csv.writer(file, delimiter=separator, lineterminator="\n").writerows([names, *held])
     return path
 
 
-def tsv(path: Path) -> Path:
-    return csv_as(path, "\t")
-
-
-def csv_as(path: Path, separator: str) -> Path:
-    rows = [
-        separator.join(['"' + text.replace('"', '""') + '"', f"c{at % 2}", f"p{at}"])
-        for at, text in enumerate(TEXTS)
-    ]
-    path.write_text("\n".join([separator.join(("note", "class", "who")), *rows]), newline="")
-    return path
-
-
-def parquet(path: Path) -> Path:
-    held = {
-        "note": TEXTS,
-        "class": [f"c{at % 2}" for at in range(len(TEXTS))],
-        "who": [f"p{at}" for at in range(len(TEXTS))],
-    }
-    pq.write_table(pa.table(held), path)
-    return path
-
-
-def json_lines(path: Path) -> Path:
-    rows = [
-        json.dumps({"note": text, "class": f"c{at % 2}", "who": f"p{at}", "more": [1]})
-        for at, text in enumerate(TEXTS)
-    ]
-    content = ("\n".join(rows) + "\n").encode()
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("name", "write"),
-    [
-        ("a.csv", csv), ("a.tsv", tsv), ("a.parquet", parquet), ("a.jsonl", json_lines),
-        ("a.jsonl.gz", json_lines),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("strict", [True, False])
-def test_a_column_of_texts_is_kept_as_it_is(
-    name: str, write: Callable[[Path], Path], strict: bool, tmp_path: Path
-) -> None:
-    path = write(tmp_path / name)
-    odd = None if strict else Odd()
-    raw = read_texts(tmp_path if strict else path, "note", label="class", group="who", odd=odd)
-    assert list(raw.stream()) == TEXTS
-    assert raw.names == ["c0", "c1", "c0", "c1"]
-    assert raw.groups is not None
-    assert raw.groups.tolist() == ["p0", "p1", "p2", "p3"]
-    assert (raw.source, raw.count) == ("texts", 4)
-    assert not odd
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.parquet", "a.jsonl", "a.jsonl.gz"])
+def test_a_column_of_texts_is_kept_as_it_is(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path / name)
+    for place, odd in ((tmp_path, None), (path, Odd())):
+        raw = read_texts(place, "note", label="class", group="who", odd=odd)
+        assert list(raw.stream()) == TEXTS
+        assert raw.names == ["c0", "c1", "c0", "c1"]
+        assert groups_of(raw) == ["p0", "p1", "p2", "p3"]
+        assert raw.count == 4
+        assert not odd
 
 
 def rows(path: Path, *cells: bytes) -> Path:
@@ -223,26 +189,15 @@ def test_what_is_no_text_file_is_left_out(tmp_path: Path) -> None:
         read_texts(tmp_path, None)
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"column": None}, "name its column of texts with --text"),
-        ({"column": "class", "label": "class"}, "cannot be the text and a label"),
-    ],
-)
-def test_columns_must_make_sense(
-    options: dict[str, str | None], error: str, tmp_path: Path
-) -> None:
-    path = csv(tmp_path / "a.csv")
-    with pytest.raises(UsageError, match=error):
-        read_texts(path, **options)  # type: ignore[arg-type] # strings are
-
-
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_a_missing_column_is_named(name: str, tmp_path: Path) -> None:
-    path = rows(tmp_path / name, b"one")
-    with pytest.raises(DataError, match="'report'"):
-        read_texts(path, "report")
+def test_columns_must_make_sense(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv")
+    with pytest.raises(UsageError, match="name its column of texts with --text"):
+        read_texts(path, None)
+    with pytest.raises(UsageError, match="cannot be the text and a label"):
+        read_texts(path, "class", label="class")
+    for name in ("a.csv", "a.jsonl"):
+        with pytest.raises(DataError, match="'report'"):
+            read_texts(rows(tmp_path / name, b"one"), "report")
 
 
 def test_a_folder_without_texts_says_what_can_be_read(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from pate.data.cells import SEPARATED, Reading
 from pate.data.odd import Odd
 from pate.data.read import read_dataset
 from pate.data.records import require_trainable
-from pate.data.values import Dataset
+from pate.data.values import Dataset, Images
 from pate.errors import DataError, SchemaError, UsageError
+from tests.support.readings import answers_of, groups_of
 
 TABLE = """age,heart,lung,kidney,days,who
 50,1,no,0,3,a
@@ -41,15 +42,13 @@ def test_several_labels_are_read_and_an_odd_cell_leaves_out_its_own_record(table
     data = read(table, odd, labels=LABELS, drop=("days",), group="who")
     assert data.kind == "labels"
     assert data.classes == LABELS
-    assert data.answers is not None
-    assert data.answers.tolist() == [
+    assert answers_of(data) == [
         [True, False, False],
         [False, True, False],
         [True, False, True],
     ]
     assert data.inputs.schema() == "table age:number"
-    assert data.groups is not None
-    assert data.groups.tolist() == ["a", "b", "a"]
+    assert groups_of(data) == ["a", "b", "a"]
     assert odd.reasons == ["its cell in the column 'heart' is neither yes nor no"]
     with pytest.raises(DataError, match=r"line 5 in the column 'heart' is neither yes nor no"):
         read(table, None, labels=LABELS)
@@ -59,15 +58,13 @@ def test_numbers_are_read_and_those_that_are_none_left_out(table: Path, tmp_path
     odd = Odd()
     data = read(table, odd, number="days", drop=(*LABELS, "who"))
     assert data.kind == "number"
-    assert data.answers is not None
-    assert data.answers.tolist() == [3, 2.5, 14, 1]
+    assert answers_of(data) == [3, 2.5, 14, 1]
     assert odd.reasons == ["its cell in the column 'days' has no number"]
     other = tmp_path / "comma.csv"
     other.write_text("a;days\n1;2,5\n2;1e400\n3;-\n4;1.250\n")
     odd = Odd()
     data = read(other, odd, number="days", reading=Reading(comma=True))
-    assert data.answers is not None
-    assert data.answers.tolist() == [2.5]
+    assert answers_of(data) == [2.5]
     assert odd.reasons == [
         f"its cell in the column 'days' {why}"
         for why in (SEPARATED, "has no number", "is no finite number")
@@ -84,8 +81,7 @@ def test_an_archive_has_an_array_a_label_or_one_for_all(tmp_path: Path, form: st
     else:
         np.savez(path, images=images, labels=flags, classes=np.array(["heart", "lung"]))
     data = read(path, Odd(), labels=("lung", "heart"))
-    assert data.answers is not None
-    assert data.answers.tolist() == flags[:, ::-1].astype(bool).tolist()
+    assert answers_of(data) == flags[:, ::-1].astype(bool).tolist()
     with pytest.raises(DataError, match="no array 'liver'"):
         read(path, Odd(), labels=("liver",))
 
@@ -154,3 +150,24 @@ def test_answers_of_another_shape_are_refused(table: Path) -> None:
     for answers in wrong:
         with pytest.raises(DataError, match="answers"):
             Dataset(data.inputs, zeros, LABELS, None, answers)
+
+
+def test_teachers_need_records_of_two_classes_and_a_record_or_group_each() -> None:
+    def classes(labels: list[int], groups: list[str] | None = None) -> Dataset:
+        images = Images(np.zeros((len(labels), 2, 2, 1), np.uint8))
+        whose = None if groups is None else np.array(groups, dtype=np.str_)
+        return Dataset(images, np.array(labels, np.int64), ("a", "b"), whose)
+
+    of_two = classes([0, 1, 0], ["x", "x", "y"])
+    require_trainable(classes([0, 1, 0]), 3)
+    require_trainable(of_two, 2)
+    wrong: tuple[tuple[Dataset, int, type[Exception], str], ...] = (
+        (classes([1, 1, 1]), 2, DataError, "one class only, 'b'"),
+        (classes([]), 1, DataError, "no records"),
+        (classes([0, 1, 0]), 4, DataError, "3 records for 4 teachers; ask for at most 3"),
+        (of_two, 3, DataError, "2 groups for 3 teachers"),
+        (classes([0, 1]), 0, UsageError, "1 or more"),
+    )
+    for dataset, teachers, error, why in wrong:
+        with pytest.raises(error, match=why):
+            require_trainable(dataset, teachers)
