@@ -111,3 +111,11 @@ def raw_at(path: Path) -> str:
     else:
         return ""
     return "texts" if text else "DICOM files" if dicom.holds_dicom(path) else ""
+
+
+def only_dicom(path: Path) -> bool:
+    """Return whether there are DICOM files, and not images in other files."""
+    if not path.is_dir():
+        return path.is_file() and dicom.holds_dicom(path)
+    held = [path, *(each for each in images.entries(path) if each.is_dir())]
+    return not any(map(images.holds_images, held)) and dicom.holds_dicom(path)

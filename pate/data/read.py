@@ -17,13 +17,13 @@ import numpy as np
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import Raw, embedded, none_usable, require_encoder
-from pate.data.files import images, lines, tables
-from pate.data.files.dicom import holds_dicom, read_dicom
+from pate.data.files import images, lines
+from pate.data.files.dicom import read_dicom
 from pate.data.files.npz import Archive
 from pate.data.files.pictures import DeepImagesError
+from pate.data.files.tables import is_named, is_wanted
 from pate.data.files.texts import read_texts
-from pate.data.labels import clean_name
-from pate.data.locate import TABLE_SUFFIXES, is_table, locate, raw_at, require_there
+from pate.data.locate import TABLE_SUFFIXES, is_table, locate, only_dicom, raw_at, require_there
 from pate.data.odd import Odd
 from pate.data.records import Several, joined
 from pate.data.schema import Schema
@@ -31,12 +31,13 @@ from pate.data.values import Dataset, Images, Inputs, Table, check_window
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from pate.data.encoded import Embedder
+    from pate.data.files.tables import TextTable
     from pate.data.values import Window
 
 __all__ = [
@@ -160,9 +161,9 @@ def _found(
     require_encoder(schema, None)
     if found.is_dir():
         return _of_folder(found, asked)
-    raw = _of_idx(found, flat=asked.flat)
-    pixels = Images(images.read_idx_images(found), schema.window)
-    return _Found(raw, _in_colour(pixels, schema))
+    pixels = images.read_idx_images(found)
+    held = _in_colour(Images(pixels, schema.window), schema)
+    return _Found(_of_idx(found, pixels, flat=asked.flat), held)
 
 
 def read_raw(
@@ -190,7 +191,7 @@ def _raw(
         return read_texts(path, text, **roles)
     if text is not None:
         raise UsageError("--text is for an encoder of texts; this one takes images")
-    if dicom_labels is not None or _is_dicom(path):
+    if dicom_labels is not None or only_dicom(path):
         return read_dicom(path, window=window, table=dicom_labels, **roles)
     found = locate(path, flat=flat)
     if is_table(found):
@@ -203,27 +204,11 @@ def _raw(
         return _of_arrays(archive, found, shape[0], asked, stream)
     _require_no_columns(found, asked)
     if found.is_dir():
-        notes = asked.notes if odd is None else odd
-        files = (
-            [("", at) for at in images.all_files(found)] if flat else images.class_files(found, odd)
-        )
-        places = [f"{file.parent.name}/{file.name}" for _, file in files]
-        pictures = partial(images.each_picture, [file for _, file in files], window, odd, notes)
-        names = None if flat else [name for name, _ in files]
-        return Raw(found, len(files), pictures, names, place=places.__getitem__)
-    return _of_idx(found, flat=flat)
+        return _of_files(found, asked)[0]
+    return _of_idx(found, images.read_idx_images(found), flat=flat)
 
 
-def _is_dicom(path: Path) -> bool:
-    """Return whether there are DICOM files, and not images in other files."""
-    if not path.is_dir():
-        return path.is_file() and holds_dicom(path)
-    held = [path, *(each for each in images.entries(path) if each.is_dir())]
-    return not any(map(images.holds_images, held)) and holds_dicom(path)
-
-
-def _of_idx(found: Path, *, flat: bool) -> Raw:
-    pixels = images.read_idx_images(found)
+def _of_idx(found: Path, pixels: NDArray[np.uint8], *, flat: bool) -> Raw:
     names = None if flat else images.read_idx_labels(images.labels_beside(found))
     return Raw(found, len(pixels), lambda: iter(pixels), names)
 
@@ -288,28 +273,37 @@ def _of_arrays(
     return Raw(found, count, stream, names, groups, {name: archive.cells(name) for name in columns})
 
 
-def _of_folder(found: Path, asked: _Asked) -> _Found:
-    schema, odd = asked.schema, asked.odd
+def _of_files(folder: Path, asked: _Asked) -> tuple[Raw, list[Path]]:
+    """Return what the names in a folder of images say, and its files."""
+    odd = asked.odd
     if asked.flat:
-        held = images.read_images(images.all_files(found), schema.window, asked.notes)
-        return _Found(Raw(found, len(held), lambda: iter(())), held)
-    files = images.class_files(found, odd)
-    paths = [file for _, file in files]
-    if odd is None:
-        held = _in_colour(images.read_images(paths, schema.window, asked.notes), schema)
+        files = [("", path) for path in images.all_files(folder)]
     else:
-        held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
-        if not kept and not asked.none_fits:
-            error = none_usable(found, odd)
-            raise (
-                error
-                if isinstance(error, DeepImagesError)
-                else SchemaError(f"no image of {found} can be used: {'; '.join(odd.reasons)}")
-            )
-        files = [files[at] for at in kept]
-    places = [f"{file.parent.name}/{file.name}" for _, file in files]
-    names = _with_label([name for name, _ in files], asked.reading)
-    return _Found(Raw(found, len(files), lambda: iter(()), names, place=places.__getitem__), held)
+        files = images.class_files(folder, odd)
+    paths = [path for _, path in files]
+    names = None if asked.flat else _with_label([name for name, _ in files], asked.reading)
+    notes = asked.notes if odd is None else odd
+    stream = partial(images.each_picture, paths, asked.schema.window, odd, notes)
+
+    def place(at: int) -> str:
+        return f"{paths[at].parent.name}/{paths[at].name}"
+
+    return Raw(folder, len(paths), stream, names, place=place), paths
+
+
+def _of_folder(found: Path, asked: _Asked) -> _Found:
+    """Return the images of a folder that have one size."""
+    (raw, paths), schema, odd = _of_files(found, asked), asked.schema, asked.odd
+    if odd is None:
+        held = images.read_images(paths, schema.window, asked.notes)
+        return _Found(raw, _in_colour(held, schema))
+    held, kept = images.read_fitting(paths, odd, schema.size, schema.window)
+    if not kept and not asked.none_fits:
+        error = none_usable(found, odd)
+        why = f"no image of {found} can be used: {'; '.join(odd.reasons)}"
+        raise error if isinstance(error, DeepImagesError) else SchemaError(why)
+    names = [(raw.names or [])[at] for at in kept]
+    return _Found(replace(raw, names=names, place=lambda at: raw.place(kept[at])), held)
 
 
 def _is_archive(path: Path) -> bool:
@@ -351,24 +345,13 @@ def read_inputs(
     return found.inputs
 
 
-def is_wanted(
-    roles: Collection[str], drop: Collection[str], features: Collection[str] | None, name: str
-) -> bool:
-    """Return whether a column has a role or may be a feature."""
-    if name in map(clean_name, roles):
-        return True
-    if name in map(clean_name, drop):
-        return False
-    return tables.is_named(name) if features is None else name in features
-
-
 def read_table(
     path: Path,
     odd: Odd | None = None,
     reading: Reading = PLAIN,
     *,
-    wanted: Callable[[str], bool] = tables.is_named,
-) -> tables.TextTable:
+    wanted: Callable[[str], bool] = is_named,
+) -> TextTable:
     """Return the unparsed cells of the table at ``path``."""
     found = locate(path, flat=True)
     if not is_table(found):

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from pate.errors import DataError
+from pate.exact import read
 from pate.foreign import json_value
 from pate.runtime.child import run_limited
 
@@ -134,13 +135,8 @@ def tried(folder: Path, seconds: int = TRIAL_SECONDS, memory: int = MOST_MEMORY)
         said = json_value(done.stdout[-4096:])
         if "error" in said:
             raise DataError(str(said["error"]))
-        return Trial(
-            float(said["seconds"]),
-            float(said["slowest"]),
-            float(said["opening"]),
-            int(said["memory"]),
-        )
-    except (ValueError, TypeError, KeyError) as error:
+        return read(Trial, said, error=DataError, what=f"{what} cannot be run")
+    except (ValueError, TypeError) as error:
         ended = f"code {done.returncode}" if done.returncode >= 0 else f"signal {-done.returncode}"
         raise DataError(
             f"{what} cannot be run: a process that tried it within {memory >> 30} GiB of memory ended "

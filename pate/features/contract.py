@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from pate.errors import DataError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -56,3 +58,11 @@ def unit(points: NDArray[np.floating[Any]]) -> Floats:
     lengths = np.linalg.norm(points, axis=1, keepdims=True)
     made: Floats = (points / np.maximum(lengths, _TINY)).astype(np.float32)
     return made
+
+
+def check_points(points: Floats, what: str) -> None:
+    """Check that there is a row of finite float32 numbers for each of ``what``."""
+    if points.ndim != 2 or points.dtype != np.float32:
+        raise DataError(f"{what}: features are {points.dtype} of shape {points.shape}")
+    if not np.isfinite(points).all():
+        raise DataError(f"{what}: a feature is not finite")

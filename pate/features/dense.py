@@ -24,6 +24,7 @@ import numpy as np
 
 from pate.codes import GRID
 from pate.errors import DataError
+from pate.features.contract import check_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,10 +165,9 @@ def principal(rows: Wide, most: int) -> Wide:
 
 
 def _check(points: Floats) -> None:
-    if points.ndim != 2 or points.dtype != np.float32 or not 0 < points.shape[1] <= _WIDEST:
-        raise DataError(f"features are {points.dtype} of shape {points.shape}")
-    if not np.isfinite(points).all():
-        raise DataError("a feature is not finite")
+    check_points(points, "dense votes")
+    if not 0 < points.shape[1] <= _WIDEST:
+        raise DataError(f"features are of shape {points.shape}")
 
 
 # Axes: directions of the public set in which a teacher's answer to all of it is one short array.

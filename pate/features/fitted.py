@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -29,6 +29,8 @@ from pate.features.distortions import distorted
 from pate.features.progress import Parts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from pate.data.values import Inputs
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Places = NDArray[np.int64]
 
-#: Fewer public inputs than this give no useful walk.
+#: Fewer public inputs than this give no useful walk, and are too few for a thousand features of images.
 FEWEST: Final = 500
 
 _AXES: Final = 80  # principal axes of the public set that are kept
@@ -52,12 +54,32 @@ _TINY: Final = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class DiffusionSpace:
-    """A space of unit vectors that follows a public set."""
+class _Turned:
+    """A plain space whose points are turned onto axes of the public set."""
 
     base: FeatureSpace  # the plain space it starts from
     middle: Floats  # (w,) float32, mean of the public points in it
-    axes: Floats  # (w, a) float32, their principal axes, partly whitened
+    axes: Floats  # (w, a) float32
+
+    kind: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """Return the kind, and the name of the base space."""
+        return f"{self.kind}-{self.base.name}"
+
+    def turned(self, inputs: Inputs) -> Iterator[tuple[int, Floats]]:
+        """Yield the first row of each block, and (n, a) unit vectors on the axes."""
+        for start, block in blocks(self.base.embed(inputs)):
+            yield start, unit(each_by(block - self.middle, self.axes))
+
+
+@dataclass(frozen=True, eq=False)
+class DiffusionSpace(_Turned):
+    """A space of unit vectors that follows a public set; the axes are its principal ones, partly whitened."""
+
+    kind = "diffusion"
+
     landmarks: Floats  # (p, a) float32, public points on these axes, of unit length
     scales: Floats  # (p,) float32, the local scale of each
     places: Floats  # (p, m) float32, where the walk puts them; unit length
@@ -65,10 +87,7 @@ class DiffusionSpace:
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> DiffusionSpace:
         """Return the space fitted on a public set; of more than 20,000 inputs an even selection is used."""
-        if len(public) < FEWEST:
-            raise DataError(f"{len(public)} public inputs; a diffusion space needs {FEWEST}")
-        if len(public) > _MOST_LANDMARKS:
-            public = public.take(_spread(len(public)))
+        public = _selected(public, "a diffusion space")
         modes = min(max(len(public) // _POINTS_A_MODE, _MODES[0]), _MODES[1])
         points = base.embed(public)
         middle, axes = _principal(points)
@@ -77,32 +96,29 @@ class DiffusionSpace:
         return cls(base, middle, axes, landmarks, scales, places)
 
     @property
-    def name(self) -> str:
-        """Return "diffusion-" and the name of the base space."""
-        return f"diffusion-{self.base.name}"
-
-    @property
     def width(self) -> int:
         """Return the number of coordinates of a point."""
         return int(self.places.shape[1])
 
     def embed(self, inputs: Inputs) -> Floats:
         """Return (n, width) float32 unit vectors, each computed from only that input."""
-        points = self.base.embed(inputs)
-        placed = np.empty((len(points), self.width), dtype=np.float32)
-        for start, block in blocks(points):
-            at = unit(each_by(block - self.middle, self.axes))
+        placed = np.empty((len(inputs), self.width), dtype=np.float32)
+        for start, at in self.turned(inputs):
             near, apart = _closest(at, self.landmarks, _PLACED_BY)
             own = np.sqrt(apart.max(axis=1, keepdims=True))
             weights = np.exp(-apart / np.maximum(own * self.scales[near], _TINY))
             mean = np.einsum("nk,nkm->nm", weights, self.places[near])
-            placed[start : start + len(block)] = unit(mean)
+            placed[start : start + len(at)] = unit(mean)
         return placed
 
 
-def _spread(count: int) -> Places:
-    """Return the places of an even selection of ``count`` inputs."""
-    return np.rint(np.linspace(0, count - 1, _MOST_LANDMARKS)).astype(np.int64)
+def _selected(public: Inputs, what: str) -> Inputs:
+    """Return enough public inputs; of more than 20,000 an even selection."""
+    if len(public) < FEWEST:
+        raise DataError(f"{len(public)} public inputs; {what} needs {FEWEST}")
+    if len(public) <= _MOST_LANDMARKS:
+        return public
+    return public.take(np.rint(np.linspace(0, len(public) - 1, _MOST_LANDMARKS)).astype(np.int64))
 
 
 def _principal(points: Floats) -> tuple[Floats, Floats]:
@@ -181,22 +197,19 @@ def _closest(points: Floats, landmarks: Floats, count: int) -> tuple[Places, Flo
 # measurements in problems of biological classification", JRSS B 10(2), 1948); copies of an image as a class,
 # Dosovitskiy et al., "Discriminative unsupervised feature learning with exemplar CNNs", NIPS 2014.
 
-#: Fewer public images are too few for a thousand features.
-_FEWEST_IMAGES: Final = 500
-
 #: Coordinates of a point, unless there are fewer features.
 AXES: Final = 96
 _SHRINKAGE: Final = 0.03  # of the mean spread within classes, added to every direction
 
 
 @dataclass(frozen=True, eq=False)
-class InvariantSpace:
-    """A space of unit vectors, invariant to small distortions."""
+class InvariantSpace(_Turned):
+    """A space of unit vectors, invariant to small distortions.
 
-    base: FeatureSpace  # the plain space it starts from
-    middle: Floats  # (w,) float32, mean of the public points in it
-    # (w, a) float32, directions that separate images and that distortions hardly change
-    axes: Floats
+    Its axes are directions that separate images and that distortions hardly change.
+    """
+
+    kind = "steady"
 
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> InvariantSpace:
@@ -205,12 +218,7 @@ class InvariantSpace:
 
         if not isinstance(public, Images):
             raise SchemaError(f"a steady feature space is for images, these are {public.schema()}")
-        if len(public) < _FEWEST_IMAGES:
-            raise DataError(
-                f"{len(public)} public inputs; a steady feature space needs {_FEWEST_IMAGES}"
-            )
-        if len(public) > _MOST_LANDMARKS:
-            public = public.take(_spread(len(public)))
+        public = _selected(public, "a steady feature space")
         parts = Parts(1, 1)
         with parts.next():
             points = base.embed(public)
@@ -230,19 +238,13 @@ class InvariantSpace:
         return cls(base, middle, axes.astype(np.float32))
 
     @property
-    def name(self) -> str:
-        """Return "steady-" and the name of the base space."""
-        return f"steady-{self.base.name}"
-
-    @property
     def width(self) -> int:
         """Return the number of coordinates of a point."""
         return int(self.axes.shape[1])
 
     def embed(self, inputs: Inputs) -> Floats:
         """Return (n, width) float32 unit vectors, each computed from only that input."""
-        points = self.base.embed(inputs)
-        placed = np.empty((len(points), self.width), dtype=np.float32)
-        for start, block in blocks(points):
-            placed[start : start + len(block)] = unit(each_by(block - self.middle, self.axes))
+        placed = np.empty((len(inputs), self.width), dtype=np.float32)
+        for start, at in self.turned(inputs):
+            placed[start : start + len(at)] = at
         return placed

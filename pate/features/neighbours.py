@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.errors import DataError, UsageError
+from pate.features.contract import check_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +44,7 @@ def representatives(features: Floats, count: int) -> Places:
     Clusters of far fewer rows than the average are dissolved and the largest ones split instead:
     hardly any record would vote at the representative of a tiny cluster.
     """
-    _check_points(features, "the public set")
+    check_points(features, "the public set")
     distinct = _distinct_rows(features)
     if not 1 <= count <= len(distinct):
         raise UsageError(
@@ -67,8 +68,8 @@ def nearest(queries: Floats, records: Floats) -> Places:
     decide, the distances are recomputed for that record by itself. Of equidistant queries the first is
     taken.
     """
-    _check_points(queries, "the queries")
-    _check_points(records, "the records")
+    check_points(queries, "the queries")
+    check_points(records, "the records")
     if not len(queries) or queries.shape[1] != records.shape[1]:
         raise DataError(f"queries of shape {queries.shape} for records of {records.shape}")
     found = np.empty(len(records), dtype=np.int64)
@@ -150,13 +151,6 @@ def voters_of(groups: NDArray[np.str_], hashes: Sequence[bytes], cap: int, key: 
         members.setdefault(name, []).append((drawn, at))
     chosen = [at for held in members.values() for _, at in sorted(held)[:cap]]
     return np.array(sorted(chosen), dtype=np.int64)
-
-
-def _check_points(points: Floats, what: str) -> None:
-    if points.ndim != 2 or points.dtype != np.float32:
-        raise DataError(f"{what}: features are {points.dtype} of shape {points.shape}")
-    if not np.isfinite(points).all():
-        raise DataError(f"{what}: a feature is not finite")
 
 
 def _nearest_alone(queries: Floats, record: Floats) -> int:

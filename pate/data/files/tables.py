@@ -246,6 +246,17 @@ def is_named(name: str) -> bool:
     return _NAMELESS.fullmatch(name) is None
 
 
+def is_wanted(
+    roles: Collection[str], drop: Collection[str], features: Collection[str] | None, name: str
+) -> bool:
+    """Return whether a column has a role or may be a feature."""
+    if name in map(clean_name, roles):
+        return True
+    if name in map(clean_name, drop):
+        return False
+    return is_named(name) if features is None else name in features
+
+
 def column_names(path: Path, written: Sequence[str]) -> list[str]:
     """Return the names of a file's columns; an empty one is called as pandas calls it."""
     names = [clean_name(name) or f"Unnamed: {at}" for at, name in enumerate(written)]

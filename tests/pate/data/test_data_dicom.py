@@ -46,6 +46,11 @@ def one(path: Path, content: bytes, window: tuple[int, int] | None = None) -> ND
     return frame
 
 
+def unread(path: Path, content: bytes, why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        one(path, content)
+
+
 @pytest.mark.parametrize("syntax", EXACT)
 def test_deep_values_go_through_slope_window_and_interpretation(
     syntax: str, tmp_path: Path
@@ -109,10 +114,9 @@ def test_zeros_behind_the_pixels_are_no_pixels(syntax: str, tmp_path: Path) -> N
         image = grey(5, columns, most=255).astype(np.uint8)
         content = dicom(image, syntax, words=words, behind=bytes(more))
         assert (one(tmp_path, content)[..., 0] == image).all()
-        with pytest.raises(DataError, match=LIES):  # an image of other sizes than are stated
-            one(tmp_path, dicom(image, syntax, words=words, behind=bytes(more - 1) + b"\1"))
-        with pytest.raises(DataError, match=LIES):  # a frame that is not stated
-            one(tmp_path, dicom(image, syntax, behind=bytes(40)))
+        other_sizes = dicom(image, syntax, words=words, behind=bytes(more - 1) + b"\1")
+        unread(tmp_path, other_sizes, LIES)
+        unread(tmp_path, dicom(image, syntax, behind=bytes(40)), LIES)  # another frame
 
 
 COLOURS = np.random.default_rng(1).integers(0, 256, (6, 8, 3)).astype(np.uint8)
@@ -305,37 +309,28 @@ def test_a_file_that_lies_is_left_out_by_itself(
 
 
 def test_syntaxes_without_a_decoder_are_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.dcm", dicom(IMAGE, JPEGLosslessSV1))
-    with pytest.raises(DataError, match=r"transfer syntax \(JPEG Lossless.*\) is not read"):
-        read_dicom(path, flat=True)
-    write(path, dicom(IMAGE).replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.9.9\0"))
-    with pytest.raises(DataError, match=r"transfer syntax \(unknown\) is not read"):
-        read_dicom(path, flat=True)
-    write(path, dicom(IMAGE, DeflatedExplicitVRLittleEndian))  # which is not unpacked
-    with pytest.raises(DataError, match=r"\(Deflated Explicit VR Little Endian\) is not read"):
-        read_dicom(path, flat=True)
+    named = r"transfer syntax \({}\) is not read"
+    unread(tmp_path, dicom(IMAGE, JPEGLosslessSV1), named.format("JPEG Lossless.*"))
+    other = dicom(IMAGE).replace(b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.9.9\0")
+    unread(tmp_path, other, named.format("unknown"))
+    deflated = dicom(IMAGE, DeflatedExplicitVRLittleEndian)  # which is not unpacked
+    unread(tmp_path, deflated, named.format("Deflated Explicit VR Little Endian"))
 
 
-def test_sequences_within_sequences_end(tmp_path: Path) -> None:
+def before_the_patient(content: bytes) -> bytes:
     start = dicom(IMAGE)
     at = start.index(b"\x10\x00\x10\x00PN")
-    for deep, kind in ((200_000, b"SQ\0\0"), (3_000, b"SQ\0\0")):
-        opened = struct.pack("<HH4sL", 0x0008, 0x1140, kind, 0xFFFFFFFF) + struct.pack(
-            "<HHL", 0xFFFE, 0xE000, 0xFFFFFFFF
-        )
-        path = write(tmp_path / "a.dcm", start[:at] + opened * deep)
-        with pytest.raises(DataError, match=r"damaged|header is too long"):
-            read_dicom(path, flat=True)
+    return start[:at] + content + start[at:]
 
 
-def test_a_header_of_many_items_is_not_kept(tmp_path: Path) -> None:
-    start = dicom(IMAGE)
-    at = start.index(b"\x10\x00\x10\x00PN")
-    items = struct.pack("<HHL", 0xFFFE, 0xE000, 0) * 500_000
-    opened = struct.pack("<HH4sL", 0x0008, 0x1140, b"SQ\0\0", 0xFFFFFFFF)
-    path = write(tmp_path / "a.dcm", start[:at] + opened + items + start[at:])
-    with pytest.raises(DataError, match=r"damaged|header is too long"):
-        read_dicom(path, flat=True)
+def test_sequences_within_sequences_end_and_a_header_of_many_items_is_not_kept(
+    tmp_path: Path,
+) -> None:
+    sequence = struct.pack("<HH4sL", 0x0008, 0x1140, b"SQ\0\0", 0xFFFFFFFF)
+    deep = sequence + struct.pack("<HHL", 0xFFFE, 0xE000, 0xFFFFFFFF)
+    many = sequence + struct.pack("<HHL", 0xFFFE, 0xE000, 0) * 500_000
+    for content in (deep * 200_000, deep * 3_000, many):
+        unread(tmp_path, before_the_patient(content), r"damaged|header is too long")
 
 
 def test_what_is_not_needed_is_not_read(tmp_path: Path) -> None:
@@ -355,6 +350,4 @@ def test_values_by_frame_and_lookup_tables_are_refused(tmp_path: Path) -> None:
     table.LUTDescriptor = [2, 0, 16]
     for extra in ("ModalityLUTSequence", "SharedFunctionalGroupsSequence"):
         values: dict[str, Any] = {extra: Items([table])}
-        path = write(tmp_path / "a.dcm", dicom(IMAGE, ExplicitVRLittleEndian, **values))
-        with pytest.raises(DataError, match="save plain images"):
-            read_dicom(path, flat=True)
+        unread(tmp_path, dicom(IMAGE, ExplicitVRLittleEndian, **values), "save plain images")

@@ -6,6 +6,7 @@ import hashlib
 import tracemalloc
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,17 +188,13 @@ def test_deep_archives_are_read_by_the_window(tmp_path: Path) -> None:
         read_dataset(path, encoder=encoder, odd=Odd())
 
 
-def test_another_encoder_than_the_campaigns_is_refused(tmp_path: Path) -> None:
+def test_the_campaigns_encoder_is_the_one_that_reads(tmp_path: Path) -> None:
     picture(tmp_path / "a" / "1.png", (3, 3))
     schema = Schema.parse(f"embeddings 8 by {'ee' * 32} of images")
     with pytest.raises(SchemaError, match=f"the encoder eeee.* --encoder is hashing, .*{DIGEST}"):
         read_dataset(tmp_path, encoder=Hashing(), schema=schema)
-
-
-def test_a_campaign_without_an_encoder_reads_as_before(tmp_path: Path) -> None:
-    picture(tmp_path / "a" / "1.png", (3, 3))
-    schema = Schema.parse("images 3x3x1")
-    data = read_dataset(tmp_path, encoder=Hashing(), schema=schema)
+    # Of a campaign without one the images are read as before.
+    data = read_dataset(tmp_path, encoder=Hashing(), schema=Schema.parse("images 3x3x1"))
     assert data.inputs.schema() == "images 3x3x1"
 
 
@@ -225,29 +222,20 @@ def test_texts_and_dicom_files_without_an_encoder_say_what_to_do(tmp_path: Path)
             read_dataset(tmp_path / path)
 
 
-@pytest.mark.parametrize(
-    ("source", "options", "error"),
-    [
-        ("images", {"text": "note"}, "this one takes images"),
-        ("texts", {"window": (0, 9), "text": "note"}, "the encoder takes texts"),
-    ],
-)
-def test_options_go_with_the_encoder(
-    source: str, options: dict[str, str], error: str, tmp_path: Path
-) -> None:
+def test_options_go_with_the_encoder_and_the_file(tmp_path: Path) -> None:
     path = texts(tmp_path / "a.csv", "one,x,p")
-    with pytest.raises(UsageError, match=error):
-        read_inputs(path, encoder=Hashing(source), **options)  # type: ignore[arg-type] # as given
-
-
-def test_a_table_without_a_text_or_label_column_says_so(tmp_path: Path) -> None:
-    path, encoder = texts(tmp_path / "a.csv", "one,x,p"), Hashing("texts")
-    with pytest.raises(UsageError, match="--text"):
-        read_dataset(path, encoder=encoder)
-    with pytest.raises(UsageError, match="--label"):
-        read_dataset(path, encoder=encoder, text="note")
-    with pytest.raises(UsageError, match=r"--encoder is for images, and .* is a table"):
-        read_dataset(path, encoder=Hashing(), label="class")
+    of_texts, of_images = Hashing("texts"), Hashing()
+    with pytest.raises(UsageError, match="this one takes images"):
+        read_inputs(path, encoder=of_images, text="note")
+    with pytest.raises(UsageError, match="the encoder takes texts"):
+        read_inputs(path, encoder=of_texts, text="note", window=(0, 9))
+    for encoder, options, error in (
+        (of_texts, {}, "--text"), (of_texts, {"text": "note"}, "--label"),
+        (of_images, {"label": "class"}, r"--encoder is for images, and .* is a table"),
+    ):  # fmt: skip
+        more: Any = options
+        with pytest.raises(UsageError, match=error):
+            read_dataset(path, encoder=encoder, **more)
 
 
 class Panic(BaseException):
@@ -267,13 +255,11 @@ def test_whatever_ends_the_reading_of_a_record_is_of_that_record(
     with pytest.raises(DataError):
         usable(judged(read), None, "file 3")
 
-
-def test_who_stops_the_program_stops_it() -> None:
-    def read() -> int:
-        raise KeyboardInterrupt
+    def stopped() -> int:
+        raise KeyboardInterrupt  # who stops the program stops it
 
     with pytest.raises(KeyboardInterrupt):
-        judged(read)
+        judged(stopped)
 
 
 @pytest.mark.parametrize("encoder", [None, Hashing()])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,36 +28,25 @@ def made(rows: int = 40, width: int = 7, seed: int = 0, source: str = "images") 
     return Embeddings(np.rint(drawn * UNIT).astype(np.int16), source, DIGEST)
 
 
-@pytest.mark.parametrize("source", ["texts", "images", "images window -1000 400"])
-def test_the_schema_line_is_read_again(source: str) -> None:
-    schema = Schema.parse(made(source=source).schema())
-    assert (schema.encoder, schema.width) == (DIGEST, 7)
-    assert schema == Schema.of(made(source=source))
-    assert schema.window == ((-1000, 400) if "window" in source else None)
-    assert schema.source == source.partition(" ")[0]
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"embeddings 0 by {DIGEST} of texts",
-        f"embeddings 9999 by {DIGEST} of texts",
-        f"embeddings 7 by {DIGEST[1:]} of texts",
-        f"embeddings 7 by {DIGEST} of sounds",
+def test_the_schema_line_is_read_again_and_another_is_refused() -> None:
+    for source in ("texts", "images", "images window -1000 400"):
+        line = made(source=source).schema()
+        schema = Schema.parse(line)
+        assert (schema.encoder, schema.width) == (DIGEST, 7)
+        assert schema == Schema.of(made(source=source))
+        assert schema.window == ((-1000, 400) if "window" in source else None)
+        assert schema.source == source.partition(" ")[0]
+        assert encoder_in(line) == DIGEST
+    for line in (
+        f"embeddings 0 by {DIGEST} of texts", f"embeddings 9999 by {DIGEST} of texts",
+        f"embeddings 7 by {DIGEST[1:]} of texts", f"embeddings 7 by {DIGEST} of sounds",
         f"embeddings 7 by {DIGEST} of texts window 0 1",
         f"embeddings 7 by {DIGEST} of images window 5 5",
-    ],
-)
-def test_another_line_is_refused(line: str) -> None:
-    with pytest.raises(SchemaError):
-        Schema.parse(line)
-    # A window is checked where it is used: the line names its encoder all the same.
-    assert encoder_in(line) == ("" if not line.endswith("5 5") else DIGEST)
-
-
-def test_a_line_names_its_encoder() -> None:
-    for source in ("texts", "images", "images window -3 4095"):
-        assert encoder_in(f"embeddings 7 by {DIGEST} of {source}") == DIGEST
+    ):  # fmt: skip
+        with pytest.raises(SchemaError):
+            Schema.parse(line)
+        # A window is checked where it is used: the line names its encoder all the same.
+        assert encoder_in(line) == ("" if not line.endswith("5 5") else DIGEST)
     assert encoder_in("images 8x8x1") == encoder_in(None) == ""
 
 
@@ -75,27 +65,20 @@ def test_an_archive_gives_them_back(tmp_path: Path) -> None:
         read_dataset(file, schema=Schema(size=(8, 8, 1)))
 
 
-def _arrays(**changed: NDArray[np.generic]) -> dict[str, NDArray[np.generic]]:
-    return {**embedding_arrays(made()), **changed}
-
-
-@pytest.mark.parametrize(
-    ("arrays", "why"),
-    [
-        (_arrays(embeddings=made().points()), "float32, not int16"),
-        (_arrays(embeddings=made().values[0]), r"\(n, d\) int16"),
-        (_arrays(encoder=np.array("none")), "does not say"),
-        (_arrays(source=np.array("sounds")), "does not say"),
-        ({"embeddings": made().values}, "no array 'source'"),
-    ],
-)
-def test_a_broken_archive_says_why(
-    tmp_path: Path, arrays: dict[str, NDArray[np.generic]], why: str
-) -> None:
-    file = tmp_path / "records.npz"
-    np.savez(file, **arrays, labels=np.zeros(40, np.int64), allow_pickle=False)
-    with pytest.raises(DataError, match=why):
-        read_inputs(file)
+def test_a_broken_archive_says_why(tmp_path: Path) -> None:
+    whole: dict[str, NDArray[np.generic]] = embedding_arrays(made())
+    for changed, why in (
+        ({"embeddings": made().points()}, "float32, not int16"),
+        ({"embeddings": made().values[0]}, r"\(n, d\) int16"),
+        ({"encoder": np.array("none")}, "does not say"),
+        ({"source": np.array("sounds")}, "does not say"), ({"source": None}, "no array 'source'"),
+    ):  # fmt: skip
+        arrays: Any = {
+            name: each for name, each in {**whole, **changed}.items() if each is not None
+        }
+        np.savez(tmp_path / "records.npz", **arrays, labels=np.zeros(40, np.int64))
+        with pytest.raises(DataError, match=why):
+            read_inputs(tmp_path / "records.npz")
 
 
 def test_they_travel_in_pieces() -> None:
@@ -106,20 +89,18 @@ def test_they_travel_in_pieces() -> None:
     assert content_hash(there) == content_hash(inputs)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"count": 41}, {"width": 8}, {"width": 0}, {"source": "sounds"}, {"encoder": "AB" * 32},
-        {"values": b""},
-    ],
-)  # fmt: skip
-def test_a_message_that_contradicts_itself_is_refused(change: dict[str, object]) -> None:
-    message = vote_pb2.PublicSet()
-    message.ParseFromString(pack_public_set(made()))
-    for field, value in change.items():
+def test_a_message_that_contradicts_itself_is_refused() -> None:
+    whole = pack_public_set(made())
+    for field, value in (
+        ("count", 41), ("width", 8), ("width", 0), ("source", "sounds"), ("encoder", "AB" * 32),
+        ("values", b""),
+    ):  # fmt: skip
+        message = vote_pb2.PublicSet.FromString(whole)
         setattr(message.embeddings, field, value)
-    with pytest.raises(ProtocolError):
-        read_public_set(message.SerializeToString(), public_set=content_hash(made()), queries=40)
+        with pytest.raises(ProtocolError):
+            read_public_set(
+                message.SerializeToString(), public_set=content_hash(made()), queries=40
+            )
 
 
 def test_a_point_depends_on_its_own_row_and_the_public_set() -> None:

@@ -40,6 +40,17 @@ def opened(tmp_path: Path) -> Encoder:
     return Encoder.open(tiny.image_folder(tmp_path / "tiny"), trial=False)
 
 
+def not_opened(folder: Path, why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        Encoder.open(folder, trial=False)
+
+
+def with_weights(graph: onnx.ModelProto, **weights: Any) -> onnx.ModelProto:
+    for name, value in weights.items():
+        graph.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    return graph
+
+
 def test_a_row_hangs_on_its_record_only(opened: Encoder) -> None:
     records = pictures()
     alone = np.stack([opened.row(each) for each in records])
@@ -97,29 +108,24 @@ def test_unusable_records_are_left_out_or_an_error(tmp_path: Path) -> None:
         opened.rows(records)
 
 
-@pytest.mark.parametrize("value", ["NaN", "infinity", "zero"])
-def test_numbers_that_are_none_are_unusable(tmp_path: Path, value: str) -> None:
-    divided = {
-        "NaN": ("Log", "Neg"),
-        "infinity": ("Reciprocal", "Identity"),
-        "zero": ("Identity",) * 2,
-    }
-    first, second = divided[value]
-    more = [
-        helper.make_node("Sub", ["row", "row"], ["nothing"]),
-        helper.make_node("Exp" if value == "NaN" else "Identity", ["nothing"], ["some"]),
-        helper.make_node("Neg" if value == "NaN" else "Identity", ["some"], ["other"]),
-        helper.make_node(first, ["other"], ["third"]),
-        helper.make_node(second, ["third"], ["features"]),
-    ]
-    graph = tiny.image_model(more=more)
-    folder = tiny.write(tmp_path / "tiny", graph, tiny.image_description())
-    opened = Encoder.open(folder, trial=False)
-    with pytest.raises(UnusableRecordError, match="zeros only" if value == "zero" else "NaN"):
-        opened.row(pictures(1)[0])
-    said = f"{folder} cannot embed a trial input: .*{'zeros only' if value == 'zero' else 'NaN'}"
-    with pytest.raises(DataError, match=said):
-        tried(folder)
+def test_numbers_that_are_none_are_unusable(tmp_path: Path) -> None:
+    for value, first, second in (
+        ("NaN", "Log", "Neg"), ("infinity", "Reciprocal", "Identity"), ("zero", "Identity", "Identity"),
+    ):  # fmt: skip
+        more = [
+            helper.make_node("Sub", ["row", "row"], ["nothing"]),
+            helper.make_node("Exp" if value == "NaN" else "Identity", ["nothing"], ["some"]),
+            helper.make_node("Neg" if value == "NaN" else "Identity", ["some"], ["other"]),
+            helper.make_node(first, ["other"], ["third"]),
+            helper.make_node(second, ["third"], ["features"]),
+        ]
+        graph = tiny.image_model(more=more)
+        folder = tiny.write(tmp_path / value, graph, tiny.image_description())
+        why = "zeros only" if value == "zero" else "NaN"
+        with pytest.raises(UnusableRecordError, match=why):
+            Encoder.open(folder, trial=False).row(pictures(1)[0])
+        with pytest.raises(DataError, match=f"{folder} cannot embed a trial input: .*{why}"):
+            tried(folder)
 
 
 def test_a_file_that_is_not_the_described_one_is_refused(tmp_path: Path) -> None:
@@ -127,31 +133,26 @@ def test_a_file_that_is_not_the_described_one_is_refused(tmp_path: Path) -> None
     content = bytearray((folder / "model.onnx").read_bytes())
     content[-5] ^= 1
     (folder / "model.onnx").write_bytes(content)
-    with pytest.raises(DataError, match=r"model\.onnx is not the file .* its SHA-256 differs"):
-        Encoder.open(folder, trial=False)
+    not_opened(folder, r"model\.onnx is not the file .* its SHA-256 differs")
 
 
 def test_a_file_of_two_gigabytes_is_not_read(tmp_path: Path) -> None:
     folder = tiny.image_folder(tmp_path / "tiny")
     os.truncate(folder / "model.onnx", 2 << 30)  # a sparse file
-    with pytest.raises(DataError, match="has 2147483648 bytes, at most"):
-        Encoder.open(folder, trial=False)
+    not_opened(folder, "has 2147483648 bytes, at most")
     said = json.loads((folder / FILE).read_bytes())
     said["model"]["size"] = 2 << 30
     (folder / FILE).write_text(json.dumps(said))
-    with pytest.raises(DataError, match="larger than 1 GiB"):
-        Encoder.open(folder, trial=False)
+    not_opened(folder, "larger than 1 GiB")
 
 
 def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
     folder = tiny.image_folder(tmp_path / "tiny")
     (folder / "model.onnx").unlink()
     os.mkfifo(folder / "model.onnx")
-    with pytest.raises(DataError, match="is no file"):
-        Encoder.open(folder, trial=False)
+    not_opened(folder, "is no file")
     (folder / "model.onnx").unlink()
-    with pytest.raises(DataError, match="cannot read"):
-        Encoder.open(folder, trial=False)
+    not_opened(folder, "cannot read")
     with pytest.raises(DataError, match="takes an encoder's folder"):
         Encoder.open(folder / FILE)
 
@@ -171,8 +172,7 @@ def test_an_output_of_another_rank_is_refused(tmp_path: Path) -> None:
     graph = tiny.image_model()
     described = replace(tiny.image_description(), pooling="mean")
     folder = tiny.write(tmp_path / "said", graph, described)
-    with pytest.raises(DataError, match="has 2 dimensions, the description's pooling needs 3 or 4"):
-        Encoder.open(folder, trial=False)
+    not_opened(folder, "has 2 dimensions, the description's pooling needs 3 or 4")
     graph.graph.output[0].type.tensor_type.ClearField("shape")
     opened = Encoder.open(tiny.write(tmp_path / "unsaid", graph, described), trial=False)
     with pytest.raises(DataError, match="gives 1x6 for one input; its description says 6"):
@@ -192,13 +192,10 @@ def test_an_input_that_takes_a_minute_is_refused(tmp_path: Path) -> None:
         helper.make_node("Mul", ["largest", "thousandth"], ["one"]),
     ]
     nodes = [*nodes[-2:], *nodes[:-2]]
-    graph = tiny.image_model(more=nodes)
-    for name, value in (
-        ("size", np.array([side, side], dtype=np.int64)),
-        ("nothing", np.zeros(1, dtype=np.float32)),
-        ("thousandth", np.full(1, 1e-3, dtype=np.float32)),
-    ):
-        graph.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    graph = with_weights(
+        tiny.image_model(more=nodes), size=np.array([side, side], dtype=np.int64),
+        nothing=np.zeros(1, dtype=np.float32), thousandth=np.full(1, 1e-3, dtype=np.float32),
+    )  # fmt: skip
     folder = tiny.write(tmp_path / "slow", graph, tiny.image_description())
     with pytest.raises(DataError, match="more than 1 seconds of processor time"):
         tried(folder, seconds=1)
@@ -219,14 +216,10 @@ def squares(count: int) -> onnx.ModelProto:
         helper.make_node("ReduceMax", ["row"], ["most"], keepdims=0),
         helper.make_node("Expand", ["most", "size"], ["one"]),
     ]
-    graph = tiny.image_model(more=[*first, *nodes])
-    for name, value in (
-        ("square", np.eye(256, dtype=np.float32)),
-        ("size", np.array([256, 256], dtype=np.int64)),
-        ("nothing", np.zeros((), dtype=np.float32)),
-    ):
-        graph.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
-    return graph
+    return with_weights(
+        tiny.image_model(more=[*first, *nodes]), square=np.eye(256, dtype=np.float32),
+        size=np.array([256, 256], dtype=np.int64), nothing=np.zeros((), dtype=np.float32),
+    )  # fmt: skip
 
 
 def test_a_record_that_takes_too_long_is_left_out_and_stays_so(tmp_path: Path) -> None:
@@ -291,11 +284,9 @@ def test_an_input_that_takes_all_memory_is_refused(tmp_path: Path) -> None:
         helper.make_node("ReduceMax", ["large"], ["mean"], keepdims=0, axes=[0, 1]),
         helper.make_node("Reshape", ["mean", "shape"], ["features"]),
     ]
-    graph = tiny.image_model(more=nodes)
-    for name, value in (("size", [40_000, 40_000, 6]), ("shape", [1, 6])):
-        graph.graph.initializer.append(
-            onnx.numpy_helper.from_array(np.array(value, dtype=np.int64), name)
-        )
+    graph = with_weights(
+        tiny.image_model(more=nodes), size=np.array([40_000, 40_000, 6]), shape=np.array([1, 6])
+    )
     folder = tiny.write(tmp_path / "large", graph, tiny.image_description())
     with pytest.raises(DataError, match=r"cannot run|cannot be run|memory"):
         tried(folder)
@@ -362,39 +353,30 @@ def test_the_digest_does_not_hang_on_spaces(tmp_path: Path) -> None:
     assert other.digest != plain.digest
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "match"),
-    [
-        ("width", 8192, "1 to 8191"),
-        ("name", "two\nlines", "name must be one line"),
-        ("trained", "", "trained must be one line"),
+def test_a_description_that_is_none_is_refused() -> None:
+    for field, value, match in (
+        ("width", 8192, "1 to 8191"), ("name", "two\nlines", "name must be one line"),
+        ("trained", "", "trained must be one line"), ("images", None, "images or texts"),
         ("pooling", "max", "possible are none, mean, first"),
-        ("images", None, "images or texts"),
         ("model", {"file": "../model.onnx", "sha256": "00" * 32, "size": 1}, "no name of a file"),
         ("model", {"file": "model.onnx", "sha256": "00", "size": 1}, "SHA-256"),
-        ("format", "pate-encoder/2", "another version"),
-        ("licenec", "x", "unknown fields"),
-    ],
-)
-def test_a_description_that_is_none_is_refused(field: str, value: object, match: str) -> None:
-    said = {**json.loads(tiny.image_description().to_bytes()), field: value}
-    with pytest.raises(DataError, match=match):
-        Description.from_bytes(json.dumps(said).encode())
+        ("format", "pate-encoder/2", "another version"), ("licenec", "x", "unknown fields"),
+    ):  # fmt: skip
+        said = {**json.loads(tiny.image_description().to_bytes()), field: value}
+        with pytest.raises(DataError, match=match):
+            Description.from_bytes(json.dumps(said).encode())
 
 
 def test_graph_inputs_must_fit_the_description(tmp_path: Path) -> None:
     described = tiny.image_description(pixels=16)
     folder = tiny.write(tmp_path / "tiny", tiny.image_model(pixels=8), described)
-    with pytest.raises(DataError, match="must take images as 1x3x16x16, it takes 'images' 1x3x8x8"):
-        Encoder.open(folder, trial=False)
+    not_opened(folder, "must take images as 1x3x16x16, it takes 'images' 1x3x8x8")
     graph = tiny.text_model()
     graph.graph.input.append(tiny.port("more", 1, kind=TensorProto.INT64))
     folder = tiny.write(tmp_path / "texts", graph, tiny.text_description(), tiny.tokenizer())
-    with pytest.raises(DataError, match="a graph of texts takes input_ids"):
-        Encoder.open(folder, trial=False)
+    not_opened(folder, "a graph of texts takes input_ids")
 
 
 def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path) -> None:
     folder = tiny.write(tmp_path / "t", tiny.text_model(), tiny.text_description(), b"{}")
-    with pytest.raises(DataError, match="the tokenizer cannot be read"):
-        Encoder.open(folder, trial=False)
+    not_opened(folder, "the tokenizer cannot be read")

@@ -27,28 +27,22 @@ def test_a_graph_is_described() -> None:
     assert str(found.outputs[0]) == "'features' 1x6"
 
 
-@pytest.mark.parametrize(
-    "domain", ["com.microsoft", "ai.onnx.ml", "com.example", "ai.onnx.training"]
-)
-def test_operators_of_other_sets_are_refused(domain: str) -> None:
-    node = helper.make_node("FusedMatMul", ["row"], ["features"], domain=domain)
-    with pytest.raises(DataError, match=f"'FusedMatMul' is of '{domain}', not of ONNX's own set"):
-        checked_graph(graph_with(node))
+def refused(content: bytes, why: str) -> None:
+    with pytest.raises(DataError, match=why):
+        checked_graph(content)
 
 
-@pytest.mark.parametrize(
-    ("kind", "match"),
-    [
-        ("If", "has a graph within it"), ("Loop", "has a graph within it"),
-        ("Scan", "has a graph within it"), ("SequenceMap", "has a graph within it"),
-        ("SequenceConstruct", "makes lists or text"), ("RandomNormalLike", "draws at random"),
-        ("Bernoulli", "draws at random"), ("ImageDecoder", "is not accepted"),
-        ("NoSuchOperator", "is not accepted"),
-    ],
-)  # fmt: skip
-def test_some_of_its_own_operators_are_refused(kind: str, match: str) -> None:
-    with pytest.raises(DataError, match=match):
-        checked_graph(graph_with(helper.make_node(kind, ["row"], ["features"])))
+def test_operators_of_other_sets_and_some_of_its_own_are_refused() -> None:
+    for domain in ("com.microsoft", "ai.onnx.ml", "com.example", "ai.onnx.training"):
+        node = helper.make_node("FusedMatMul", ["row"], ["features"], domain=domain)
+        refused(graph_with(node), f"'FusedMatMul' is of '{domain}', not of ONNX's own set")
+    inner, random, no = "has a graph within it", "draws at random", "is not accepted"
+    for kind, why in (
+        ("If", inner), ("Loop", inner), ("Scan", inner), ("SequenceMap", inner),
+        ("SequenceConstruct", "makes lists or text"), ("RandomNormalLike", random),
+        ("Bernoulli", random), ("ImageDecoder", no), ("NoSuchOperator", no),
+    ):  # fmt: skip
+        refused(graph_with(helper.make_node(kind, ["row"], ["features"])), why)
 
 
 def test_graphs_within_an_operator_are_refused_wherever_they_are() -> None:
@@ -57,21 +51,23 @@ def test_graphs_within_an_operator_are_refused_wherever_they_are() -> None:
         [tiny.port("features", 1, 6)],
     )  # fmt: skip
     for more in ({"then_branch": inner}, {"graphs": [inner]}):
-        with pytest.raises(DataError, match="has a graph within it"):
-            checked_graph(graph_with(helper.make_node("Identity", ["row"], ["features"], **more)))
+        refused(
+            graph_with(helper.make_node("Identity", ["row"], ["features"], **more)),
+            "has a graph within it",
+        )
 
 
 def test_a_version_of_operators_that_nobody_looked_at_is_refused() -> None:
     made = tiny.image_model()
     made.opset_import[0].version = 10_000
-    with pytest.raises(DataError, match="version 10000 of ONNX's operators"):
-        checked_graph(made.SerializeToString())
+    refused(made.SerializeToString(), "version 10000 of ONNX's operators")
 
 
 def test_dropout_that_is_trained_is_refused() -> None:
     checked_graph(graph_with(helper.make_node("Dropout", ["row", "half"], ["features"])))
-    with pytest.raises(DataError, match="draws at random"):
-        checked_graph(graph_with(helper.make_node("Dropout", ["row", "", "yes"], ["features"])))
+    refused(
+        graph_with(helper.make_node("Dropout", ["row", "", "yes"], ["features"])), "draws at random"
+    )
 
 
 DECIDED_BY_CONTENT: dict[str, list[str]] = {
@@ -99,8 +95,7 @@ def test_a_size_that_hangs_on_the_content_is_refused_and_one_by_the_shape_is_not
             if fits:
                 checked_graph(graph_with(*order))
                 continue
-            with pytest.raises(DataError, match=f"{kind} makes an array whose size depends on"):
-                checked_graph(graph_with(*order))
+            refused(graph_with(*order), f"{kind} makes an array whose size depends on")
 
 
 def cast(source: str, made: str, kind: int) -> Any:
@@ -156,8 +151,7 @@ def test_whole_numbers_of_the_content_are_not_divided(how: str) -> None:
     """The least one by -1 ends the process."""
     for order in (LEAST[how], LEAST[how][::-1]):
         for first, second in (("a", "b"), ("b", "a"), ("a", "a")):
-            with pytest.raises(DataError, match="Div divides whole numbers"):
-                checked_graph(divided(order, first, second))
+            refused(divided(order, first, second), "Div divides whole numbers")
 
 
 @pytest.mark.parametrize(
@@ -177,8 +171,7 @@ def test_floats_are_divided_and_so_are_sizes(nodes: list[Any]) -> None:
 
 def test_no_remainder_of_floats_of_the_content_is_taken() -> None:
     """It takes the longer the more the two differ; one of whole numbers does not."""
-    with pytest.raises(DataError, match="Mod takes the remainder of floats"):
-        checked_graph(divided([], "row", "row", fmod=1))
+    refused(divided([], "row", "row", fmod=1), "Mod takes the remainder of floats")
     checked_graph(divided(LEAST["cast"], "a", "b", fmod=0))
 
 
@@ -187,15 +180,13 @@ def test_a_graph_has_no_text_for_the_content_to_choose_from() -> None:
     texts = np.array(["", "x" * 1000], dtype=object)
     made = tiny.image_model()
     made.graph.initializer.append(numpy_helper.from_array(texts, "texts"))
-    with pytest.raises(DataError, match="texts among its weights"):
-        checked_graph(made.SerializeToString())
+    refused(made.SerializeToString(), "texts among its weights")
     for node in (
         cast("row", "features", TensorProto.STRING),
         helper.make_node("Constant", [], ["features"], value_strings=["", "x"]),
         constant("features", texts),
     ):
-        with pytest.raises(DataError, match="it makes lists or text"):
-            checked_graph(graph_with(node))
+        refused(graph_with(node), "it makes lists or text")
 
 
 def outside(name: str) -> Any:
@@ -210,15 +201,12 @@ def outside(name: str) -> Any:
 def test_weights_of_another_file_are_refused() -> None:
     made = tiny.image_model()
     made.graph.initializer.append(outside("other"))
-    with pytest.raises(DataError, match="external data"):
-        checked_graph(made.SerializeToString())
+    refused(made.SerializeToString(), "external data")
     constant = helper.make_node("Constant", [], ["other"], value=outside("other"))
-    with pytest.raises(DataError, match="external data"):
-        checked_graph(graph_with(constant))
+    refused(graph_with(constant), "external data")
     sparse = tiny.image_model()
     sparse.graph.sparse_initializer.add().values.CopyFrom(outside("other"))
-    with pytest.raises(DataError, match="external data"):
-        checked_graph(sparse.SerializeToString())
+    refused(sparse.SerializeToString(), "external data")
 
 
 def test_functions_are_refused() -> None:
@@ -228,22 +216,16 @@ def test_functions_are_refused() -> None:
         [helper.make_opsetid("", 17)],
     )  # fmt: skip
     made.functions.append(function)
-    with pytest.raises(DataError, match="functions of its own"):
-        checked_graph(made.SerializeToString())
+    refused(made.SerializeToString(), "functions of its own")
 
 
 def test_what_is_no_graph_is_refused() -> None:
     empty = onnx.ModelProto().SerializeToString()
     for content in (b"", b"\x00" * 50, b"not a graph at all", empty, b"\x0a\xff\xff\xff\xff\x7f"):
-        with pytest.raises(DataError, match="not an ONNX file"):
-            checked_graph(content)
-
-
-@pytest.mark.parametrize("version", [-(2**63), -1, 0])
-def test_a_version_of_operators_that_there_cannot_be_is_refused(version: int) -> None:
-    made = tiny.model(
-        [helper.make_node("Identity", ["images"], ["features"])], [tiny.port("images", 1)],
-        [tiny.port("features", 1)], domains=[("", version)],
-    )  # fmt: skip
-    with pytest.raises(DataError, match="names no version"):
-        checked_graph(made.SerializeToString())
+        refused(content, "not an ONNX file")
+    for version in (-(2**63), -1, 0):  # of operators, that there cannot be
+        made = tiny.model(
+            [helper.make_node("Identity", ["images"], ["features"])], [tiny.port("images", 1)],
+            [tiny.port("features", 1)], domains=[("", version)],
+        )  # fmt: skip
+        refused(made.SerializeToString(), "names no version")
