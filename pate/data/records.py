@@ -55,7 +55,7 @@ def joined(
     said = [raw.cells[name] for name in several.columns] if several else [names]
     counts = [*map(len, said), *([] if groups is None else [len(groups)])]
     if any(count != len(inputs) for count in counts):
-        raise DataError(f"{raw.path} has {len(inputs)} inputs and {len(said[0])} labels")
+        raise DataError(f"{raw.path}: {len(inputs)} inputs and {len(said[0])} labels")
     if several:
         answers = _answers(raw, several, odd, reading)
         whole = ~np.isnan(answers).any(axis=0)

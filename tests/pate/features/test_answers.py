@@ -37,7 +37,7 @@ def said(answer: Answer, given: list[Any], points: tuple[str, ...] = RANGE) -> n
     """The answers of records."""
     if answer.name == "number":
         return of_numbers(np.array(given, np.float64), points)
-    if answer.name == "ordered":
+    if answer.name in ("class", "ordered"):
         return np.eye(len(points), dtype=np.int64)[np.array(given, np.int64)]
     flags = np.array(given, np.bool_).reshape(-1, len(LABELS))
     hashes = [bytes(row) for row in flags.tolist()]
@@ -55,13 +55,15 @@ def cast(code: Code, world: tuple[Any, ...], points: tuple[str, ...] = RANGE) ->
 
 
 def records_of(code: Code) -> tuple[Any, ...]:
-    few = {"number": VALUES, "ordered": range(3)}
+    few = {"number": VALUES, "ordered": range(3), "class": range(4)}
     values: Any = few.get(code.answer.name, FLAGS)
     return tuple(itertools.product(SPOTS if code.name == "dense" else PLACES, values))
 
 
-#: An answer, and the points of a number.
-EVERY = (*((text, RANGE) for text in ANSWERS), ("number", POINTS), ("ordered", ("0", "1", "2")))
+#: An answer, "" for a class, and the points of a number, or as many classes.
+EVERY = (
+    *((text, RANGE) for text in ANSWERS), ("number", POINTS), ("ordered", ("0", "1", "2")), ("", (*"0123",)),
+)  # fmt: skip
 CASES = tuple((where, *each) for where in CODES for each in EVERY)
 
 
@@ -71,7 +73,7 @@ def test_a_unit_changes_what_is_claimed_and_no_more(
     where: str, text: str, points: tuple[str, ...], cap: int
 ) -> None:
     """All units of up to ``cap`` records, and all pairs of them; other records' arrays stay the same."""
-    code = code_of(f"{where} {text}")
+    code = code_of(f"{where} {text}".strip())
     own = np.stack([cast(code, (record,), points) for record in records_of(code)])
     units = [np.zeros_like(own[:1]), own]
     if cap == 2:
@@ -101,7 +103,7 @@ def test_a_unit_changes_what_is_claimed_and_no_more(
 def test_the_sum_is_that_of_the_records_own_arrays_in_any_order(
     where: str, text: str, points: tuple[str, ...]
 ) -> None:
-    code = code_of(f"{where} {text}")
+    code = code_of(f"{where} {text}".strip())
     records = records_of(code)
     own = {record: cast(code, (record,), points) for record in records}
     rng = np.random.default_rng(0)
