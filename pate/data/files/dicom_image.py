@@ -42,9 +42,8 @@ _LONGEST: Final = 256
 
 _PIXELS: Final = 0x7FE00010
 _UNDEFINED: Final = 0xFFFFFFFF
-_IDENTITIES: Final = {
-    "patient": 0x00100020, "study": 0x0020000D, "series": 0x0020000E, "image": 0x00080018
-}  # fmt: skip
+#: Of patient, study, series and image.
+_IDENTITIES: Final = (0x00100020, 0x0020000D, 0x0020000E, 0x00080018)
 #: Whole numbers by the names of pydicom's decoders: the tag, the least, the most, and what counts if a file
 #: does not state one.
 _WHOLE: Final[dict[str, tuple[int, int, int, int | None]]] = {
@@ -57,7 +56,7 @@ _PHOTOMETRIC, _PLANAR, _HIGH, _INTERCEPT, _SLOPE, _LOOKUP = (
     0x00280004, 0x00280006, 0x00280102, 0x00281052, 0x00281053, 0x00283000,
 )  # fmt: skip
 _TAGS: Final = (
-    *_IDENTITIES.values(), *(tag for tag, *_ in _WHOLE.values()), _PHOTOMETRIC, _PLANAR, _HIGH, _INTERCEPT,
+    *_IDENTITIES, *(tag for tag, *_ in _WHOLE.values()), _PHOTOMETRIC, _PLANAR, _HIGH, _INTERCEPT,
     _SLOPE, _LOOKUP,
 )  # fmt: skip
 #: Where reading a header stops: at the groups of frames that have values of their own, or at the pixels.
@@ -237,8 +236,8 @@ def _checked(found: dict[int, object], syntax: str, words: bool, start: int, len
         or not slope
     ):
         raise UnusableError(_LIES)
-    identities = (_text(found.get(tag)) for tag in _IDENTITIES.values())
-    return Header(*identities, options, slope, intercept, syntax, start, length)
+    patient, study, series, image = (_text(found.get(tag)) for tag in _IDENTITIES)
+    return Header(patient, study, series, image, options, slope, intercept, syntax, start, length)
 
 
 def _text(value: object) -> str:

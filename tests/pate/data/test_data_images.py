@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import shutil
 import struct
@@ -157,28 +158,29 @@ def test_a_files_format_says_how_deep_it_is_and_not_its_values(
     assert (pixels_of(own) == pixels_of(public)).all()
 
 
-@pytest.mark.parametrize(
-    ("values", "window", "made"),
-    [
+def test_windows_of_whole_numbers() -> None:
+    wanted: tuple[tuple[NDArray[np.integer], tuple[int, int], list[int]], ...] = (
         (np.array([-1024, 0, 3071], np.int16), (-1024, 3071), [0, 64, 255]),
         (np.array([0, 2**64 - 1], np.uint64), (-10, -5), [255, 255]),
         (np.array([0, 255], np.uint16), (0, 255), [0, 255]),
         (np.array([7, 8], np.int64), (7, 8), [0, 255]),
-    ],
-)
-def test_windows_of_whole_numbers(
-    values: NDArray[np.integer], window: tuple[int, int], made: list[int]
-) -> None:
-    assert windowed(values, window).tolist() == made
+    )
+    for values, window, made in wanted:
+        assert windowed(values, window).tolist() == made
+    values = np.arange(-70_000, 70_000)
+    for low, high in ((0, 4095), (-1000, 400), (-65_000, 65_001), (0, 3)):
+        inside = np.clip(values, low, high) - low
+        exact = (510 * inside + (high - low)) // (2 * (high - low))
+        assert (windowed(values, (low, high)) == exact).all()
 
 
-@pytest.mark.parametrize(("kind", "channels"), [(2, 3), (4, 2), (6, 4)])
-def test_deep_colours_are_refused_and_not_cut(kind: int, channels: int, tmp_path: Path) -> None:
+def test_deep_colours_are_refused_and_not_cut(tmp_path: Path) -> None:
     """Pillow takes the upper byte of each value of such a file, and says nothing."""
-    rows = b"".join(b"\0" + bytes(2 * channels * 4) for _ in range(4))
-    (tmp_path / "a.png").write_bytes(png((4, 4, 16, kind), rows))
-    with pytest.raises(DataError, match="more than 8 bits a channel in colour"):
-        read_inputs(tmp_path, window=(0, 65535))
+    for kind, channels in ((2, 3), (4, 2), (6, 4)):
+        rows = b"".join(b"\0" + bytes(2 * channels * 4) for _ in range(4))
+        (tmp_path / "a.png").write_bytes(png((4, 4, 16, kind), rows))
+        with pytest.raises(DataError, match="more than 8 bits a channel in colour"):
+            read_inputs(tmp_path, window=(0, 65535))
 
 
 #: As it stands, and by what a file calls it how it lies: which sides its first row and column are.
@@ -253,37 +255,33 @@ WIDE = "32 bits; save it with 8 or 16 bits"
 SIGN = "8 bits with a sign; save it with 8 or 16 bits"
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "form", "window", "made"),
-    [
-        (FEW.astype("<u2"), 1, 1, (0, 65535), [0, 4, 16, 255]),
-        (FEW.astype("<u2"), 0, 1, (0, 65535), [255, 251, 239, 0]),
-        (FEW.astype("<u2"), 0, 1, (0, 4095), [255, 193, 0, 0]),  # as of DICOM: inverted at the end
-        (FEW.astype("<i2"), 1, 2, (-1, 4095), [0, 62, 255, 0]),
-        (FEW.astype("<i2"), 1, 2, None, "more than 8 bits a pixel"),
-        (FEW.astype("<u1"), 1, 1, None, [0, 232, 255, 255]),
-        (FEW.astype("<u1"), 0, 1, None, [255, 23, 0, 0]),
-        (FEW.astype("<i1"), 1, 2, (-128, 127), SIGN),
-        (FEW.astype("<i4"), 1, 2, (0, 4095), WIDE),
-        (FEW.astype("<u4"), 1, 1, (0, 4095), WIDE),
-        (FEW.astype("<f4"), 1, 3, (0, 4095), WIDE),
-    ],
+#: The values of a file, whether 0 is white (0), whether they have a sign (2), the window, and what is read.
+TIFFS: tuple[tuple[str, int, int, tuple[int, int] | None, list[int] | str], ...] = (
+    ("<u2", 1, 1, (0, 65535), [0, 4, 16, 255]),
+    ("<u2", 0, 1, (0, 65535), [255, 251, 239, 0]),
+    ("<u2", 0, 1, (0, 4095), [255, 193, 0, 0]),  # as of DICOM: inverted at the end
+    ("<i2", 1, 2, (-1, 4095), [0, 62, 255, 0]),
+    ("<i2", 1, 2, None, "more than 8 bits a pixel"),
+    ("<u1", 1, 1, None, [0, 232, 255, 255]),
+    ("<u1", 0, 1, None, [255, 23, 0, 0]),
+    ("<i1", 1, 2, (-128, 127), SIGN),
+    ("<i4", 1, 2, (0, 4095), WIDE),
+    ("<u4", 1, 1, (0, 4095), WIDE),
+    ("<f4", 1, 3, (0, 4095), WIDE),
 )
-def test_a_tiff_says_which_end_is_white_and_which_values_have_a_sign(
-    values: NDArray[np.generic],
-    kind: int,
-    form: int,
-    window: tuple[int, int] | None,
-    made: list[int] | str,
-    tmp_path: Path,
-) -> None:
-    bits = 8 * values.dtype.itemsize
-    (tmp_path / "a.tif").write_bytes(tiff(4, 1, bits, values.tobytes(), kind=kind, form=form))
-    if isinstance(made, str):
-        with pytest.raises(DataError, match=made):
-            read_picture(tmp_path / "a.tif", window)
-    else:
-        assert read_picture(tmp_path / "a.tif", window).pixels.ravel().tolist() == made
+
+
+def test_a_tiff_says_which_end_is_white_and_which_values_have_a_sign(tmp_path: Path) -> None:
+    path = tmp_path / "a.tif"
+    for code, kind, form, window, made in TIFFS:
+        values = FEW.astype(code)
+        bits = 8 * values.dtype.itemsize
+        path.write_bytes(tiff(4, 1, bits, values.tobytes(), kind=kind, form=form))
+        if isinstance(made, str):
+            with pytest.raises(DataError, match=made):
+                read_picture(path, window)
+        else:
+            assert read_picture(path, window).pixels.ravel().tolist() == made
 
 
 def clear(way: str) -> bytes:
@@ -342,23 +340,24 @@ def test_what_is_half_transparent_is_mixed_and_what_is_opaque_stays(tmp_path: Pa
         assert picture.notes == notes
 
 
-@pytest.mark.parametrize("most", [255, 256, 1023, 4095, 32767, 65534, 65535])
-@pytest.mark.parametrize("plain", [False, True])
-def test_a_pgm_has_the_values_that_it_says(most: int, plain: bool, tmp_path: Path) -> None:
-    values = np.unique(np.linspace(0, most, 700).astype(np.uint16))
-    kind = "<u1" if most == 255 else ">u2"
-    body = " ".join(map(str, values)).encode() if plain else values.astype(kind).tobytes()
-    head = f"{'P2' if plain else 'P5'} {len(values)} 1 {most}\n".encode()
-    (tmp_path / "a.pgm").write_bytes(head + body)
-    window = (most // 5, most)
-    made = read_picture(tmp_path / "a.pgm", window).pixels.ravel()
-    assert (made == (values if most == 255 else windowed(values, window))).all()
-    if most > 255:
-        with pytest.raises(DataError, match="more than 8 bits a pixel"):
-            read_picture(tmp_path / "a.pgm", None)
-        (tmp_path / "a.ppm").write_bytes(f"P6 1 1 {most}\n".encode() + bytes(6))
-        with pytest.raises(DataError, match="more than 8 bits a channel in colour"):
-            read_picture(tmp_path / "a.ppm", window)
+def test_a_pgm_has_the_values_that_it_says(tmp_path: Path) -> None:
+    for most, plain in itertools.product(
+        (255, 256, 1023, 4095, 32767, 65534, 65535), (False, True)
+    ):
+        values = np.unique(np.linspace(0, most, 700).astype(np.uint16))
+        kind = "<u1" if most == 255 else ">u2"
+        body = " ".join(map(str, values)).encode() if plain else values.astype(kind).tobytes()
+        head = f"{'P2' if plain else 'P5'} {len(values)} 1 {most}\n".encode()
+        (tmp_path / "a.pgm").write_bytes(head + body)
+        window = (most // 5, most)
+        made = read_picture(tmp_path / "a.pgm", window).pixels.ravel()
+        assert (made == (values if most == 255 else windowed(values, window))).all()
+        if most > 255:
+            with pytest.raises(DataError, match="more than 8 bits a pixel"):
+                read_picture(tmp_path / "a.pgm", None)
+            (tmp_path / "a.ppm").write_bytes(f"P6 1 1 {most}\n".encode() + bytes(6))
+            with pytest.raises(DataError, match="more than 8 bits a channel in colour"):
+                read_picture(tmp_path / "a.ppm", window)
 
 
 def test_a_bitmap_of_five_six_and_five_bits_is_read(tmp_path: Path) -> None:
@@ -510,23 +509,20 @@ def test_a_name_does_not_choose_the_decoder(
     assert len(read_dataset(folder, odd=Odd(), schema=coloured)) == len(before) + len(photographs)
 
 
-@pytest.mark.parametrize(
-    "error", [RuntimeError("two\nlines"), ZeroDivisionError(), RecursionError(), MemoryError()]
-)
-def test_whatever_a_decoder_raises_is_one_line(
-    error: Exception, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    with pytest.raises(DataError) as raised, opened(folder / "9" / "0.png"):
-        fail()
-    assert "\n" not in str(raised.value)
-    own = DataError("ours")
-    with pytest.raises(DataError) as raised, opened(folder / "9" / "0.png"):
-        raise own
-    assert raised.value is own
-    with pytest.raises(KeyboardInterrupt), opened(folder / "9" / "0.png"):
+def test_whatever_a_decoder_raises_is_one_line(folder: Path) -> None:
+    path, own = folder / "9" / "0.png", DataError("ours")
+    for error in (
+        RuntimeError("two\nlines"),
+        ZeroDivisionError(),
+        RecursionError(),
+        MemoryError(),
+        own,
+    ):
+        with pytest.raises(DataError) as raised, opened(path):
+            raise error
+        assert "\n" not in str(raised.value)
+        assert (raised.value is own) == (error is own)
+    with pytest.raises(KeyboardInterrupt), opened(path):
         raise KeyboardInterrupt
 
 

@@ -135,16 +135,16 @@ def npy(array: NDArray[np.generic]) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("second", ["x", "x.npy"])
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_what_is_checked_is_what_is_read(second: str, tmp_path: Path) -> None:
+def test_what_is_checked_is_what_is_read(tmp_path: Path) -> None:
     """Two members for one array: a reader that looks one up again may find the other."""
     path = tmp_path / "d.npz"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("x.npy", npy(PIXELS))
-        archive.writestr(second, b"x" * 4096)
-    with pytest.raises(DataError, match="two members for the array 'x'"):
-        read_inputs(path)
+    for second in ("x", "x.npy"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", npy(PIXELS))
+            archive.writestr(second, b"x" * 4096)
+        with pytest.raises(DataError, match="two members for the array 'x'"):
+            read_inputs(path)
 
 
 def test_a_member_that_is_another_on_its_own_head_is_refused(tmp_path: Path) -> None:
