@@ -15,7 +15,7 @@ from pate.data.embeddings import Embeddings
 from pate.data.encoded import Raw
 from pate.data.files.npz import pixels_of
 from pate.data.files.tables import TextTable, clean, column_names
-from pate.data.labels import cell_text, plain_identity, plain_name
+from pate.data.labels import cell_text, plain_name
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.records import Several, joined
@@ -307,10 +307,8 @@ def _groups(groups: Source, number: int) -> NDArray[np.str_]:
     array = _array(groups)
     if array.shape != (number,):
         raise DataError(f"{number} records and groups of shape {array.shape}")
-    names = [plain_identity(_cell(each)) for each in array.tolist()]
-    if not all(names):
-        raise DataError(f"record {names.index('') + 1} has no group; name it, or leave it out")
-    return np.array(names, dtype=np.str_)
+    held = TextTable(_HERE, {"groups": [_cell(each) for each in array.tolist()]})
+    return np.array(held.column("groups", "group"), dtype=np.str_)
 
 
 def _at_path(

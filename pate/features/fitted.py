@@ -87,7 +87,7 @@ class DiffusionSpace(_Turned):
     @classmethod
     def fit(cls, base: FeatureSpace, public: Inputs) -> DiffusionSpace:
         """Return the space fitted on a public set; of more than 20,000 inputs an even selection is used."""
-        public = _selected(public, "a diffusion space")
+        public = public.take(_some_of(len(public), "a diffusion space"))
         modes = min(max(len(public) // _POINTS_A_MODE, _MODES[0]), _MODES[1])
         points = base.embed(public)
         middle, axes = _principal(points)
@@ -112,13 +112,11 @@ class DiffusionSpace(_Turned):
         return placed
 
 
-def _selected(public: Inputs, what: str) -> Inputs:
-    """Return enough public inputs; of more than 20,000 an even selection."""
-    if len(public) < FEWEST:
-        raise DataError(f"{len(public)} public inputs; {what} needs {FEWEST}")
-    if len(public) <= _MOST_LANDMARKS:
-        return public
-    return public.take(np.rint(np.linspace(0, len(public) - 1, _MOST_LANDMARKS)).astype(np.int64))
+def _some_of(count: int, what: str) -> Places:
+    """Return the rows of a public set that are used: all that there are, or an even selection of 20,000."""
+    if count < FEWEST:
+        raise DataError(f"{count} public inputs; {what} needs {FEWEST}")
+    return np.rint(np.linspace(0, count - 1, min(count, _MOST_LANDMARKS))).astype(np.int64)
 
 
 def _principal(points: Floats) -> tuple[Floats, Floats]:
@@ -218,7 +216,7 @@ class InvariantSpace(_Turned):
 
         if not isinstance(public, Images):
             raise SchemaError(f"a steady feature space is for images, these are {public.schema()}")
-        public = _selected(public, "a steady feature space")
+        public = public.take(_some_of(len(public), "a steady feature space"))
         parts = Parts(1, 1)
         with parts.next():
             points = base.embed(public)

@@ -166,7 +166,11 @@ def test_labels_and_groups_have_their_names() -> None:
         (lambda: records_in(np.eye(2), [1]), DataError, "2 inputs and 1 labels"),
         (lambda: records_in(np.eye(2), [1, None]), DataError, "no label"),
         (lambda: records_in(np.eye(2), [1, 2], classes=["1"]), SchemaError, "class list has not"),
-        (lambda: records_in(np.eye(2), [1, 2], [7, None]), DataError, "record 2 has no group"),
+        (
+            lambda: records_in(np.eye(2), [1, 2], [7, None]),
+            DataError,
+            "record 2 has no value in the group",
+        ),
         (
             lambda: inputs_in(np.eye(3), schema=Schema.parse("table a:number")),
             SchemaError,

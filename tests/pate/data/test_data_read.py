@@ -119,3 +119,12 @@ def test_a_record_in_memory_is_known_by_what_it_says_as_in_a_file(tmp_path: Path
     in_memory = records_in(table, ["1", "x"], classes=["True", "x"])
     assert in_memory.row_hashes() == in_file.row_hashes()
     assert in_memory.labels.tolist() == in_file.labels.tolist() == [0, 1]
+
+
+def test_a_word_for_no_value_is_no_group_in_memory_as_in_a_file() -> None:
+    """Else all records of unknown patients would be one patient."""
+    table = Table(("a",), (np.array([1.0, 2.0, 3.0]),))
+    for word in ("NA", "", None):
+        with pytest.raises(DataError, match="record 2 has no value in the group column"):
+            records_in(table, ["a", "b", "a"], ["p", word, "q"])
+    assert groups_of(records_in(table, ["a", "b", "a"], [1.0, 1, 2])) == ["1", "1", "2"]

@@ -66,7 +66,7 @@ def test_an_archive_gives_them_back(tmp_path: Path) -> None:
 
 
 def test_a_broken_archive_says_why(tmp_path: Path) -> None:
-    whole: dict[str, NDArray[np.generic]] = embedding_arrays(made())
+    whole: dict[str, Any] = {**embedding_arrays(made())}
     for changed, why in (
         ({"embeddings": made().points()}, "float32, not int16"),
         ({"embeddings": made().values[0]}, r"\(n, d\) int16"),
