@@ -98,7 +98,8 @@ class Archive:
         Each image of a party is read by its own pixels; all of a public set by the type of their array.
         """
         array = _as_images(self._one_of(self._keys[0]), self._path)
-        deep = _is_deep(array) if self._public else window is not None
+        of_type = array.dtype.kind in "iu" and array.dtype.itemsize > 1
+        deep = of_type if self._public else window is not None
         _note_bytes(array, window, self._odd)
         return array.shape, lambda: _each(array, self._path, window, self._odd, deep=deep)
 
@@ -264,10 +265,6 @@ def stacked(
         if picture is not None:
             good[at], made[at] = True, picture
     return Images(made, window), good
-
-
-def _is_deep(array: NDArray[np.generic]) -> bool:
-    return array.dtype.kind in "iu" and array.dtype.itemsize > 1
 
 
 def _as_images(array: NDArray[np.generic], path: Path) -> NDArray[np.generic]:
