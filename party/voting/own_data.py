@@ -18,9 +18,8 @@ from party.voting.voters import nobody_votes
 from pate.answers import CLASS
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.codes import code_of
-from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
 from pate.data.labels import sorted_classes
-from pate.data.odd import Odd
+from pate.data.odd import DEEP, OUTSIDE, WINDOW, DeepImagesError, Odd
 from pate.data.records import require_trainable
 from pate.data.schema import Schema
 from pate.errors import PateError

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.data.embeddings import Embeddings
-from pate.errors import DataError, SchemaError
+from pate.data.odd import none_usable
+from pate.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -125,13 +126,3 @@ def embedded(
     values[kept] = rows
     source = encoder.source if window is None else "images window {} {}".format(*window)
     return Embeddings(values, source, encoder.digest), good
-
-
-def none_usable(path: Path, odd: Odd | None) -> DataError:
-    """Return the error that no record of a file can be used, and what helps."""
-    from pate.data.files.pictures import DEEP, OUTSIDE, WINDOW, DeepImagesError
-
-    reasons = "there is none" if odd is None else odd.none_left()
-    if DEEP in reasons or OUTSIDE in reasons:
-        return DeepImagesError(f"no image of {path} can be used: {reasons}; {WINDOW}")
-    return DataError(f"{path} has no record that can take part: {reasons}")

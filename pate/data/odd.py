@@ -18,6 +18,7 @@ from pate.errors import DataError
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
+    from pathlib import Path
 
 Made = TypeVar("Made")
 
@@ -33,6 +34,17 @@ _NOTES: Final = "see whether they are read as you mean them"
 _CELLS: Final = "correct them, or go on with them missing; --strict refuses them"
 
 
+#: The reason for refusing deep images.
+DEEP: Final = "has more than 8 bits a pixel"
+#: The same of whole numbers in an archive.
+OUTSIDE: Final = "pixels lie outside 0 to 255"
+#: What to do about them, for messages.
+WINDOW: Final = (
+    "say which values are black and white (`--window LOW HIGH` of the server, which goes into the "
+    "campaign's terms), or save them with 8 bits"
+)
+
+
 class UnusableRecordError(DataError):
     """A record of which nothing can be made.
 
@@ -42,6 +54,10 @@ class UnusableRecordError(DataError):
     def __init__(self, text: str, why: str = "") -> None:
         super().__init__(text)
         self.why = why or text
+
+
+class DeepImagesError(UnusableRecordError):
+    """Images of more than 8 bits per pixel, without a window to read them by."""
 
 
 class Unusable(NamedTuple):
@@ -252,6 +268,14 @@ class Odd:
                 what = f"column {name!r}: {_many(tally.count, 'cell')} ({tally.where()}) count as missing: "
                 found.append((tally.count, Problem(f"{what}each ", why, _CELLS)))
         return [problem for _, problem in sorted(found, key=lambda each: -each[0])]
+
+
+def none_usable(path: Path, odd: Odd | None) -> DataError:
+    """Return the error that no record of a file can be used, and what helps."""
+    reasons = "there is none" if odd is None else odd.none_left()
+    if DEEP in reasons or OUTSIDE in reasons:
+        return DeepImagesError(f"no image of {path} can be used: {reasons}; {WINDOW}")
+    return DataError(f"{path} has no record that can take part: {reasons}")
 
 
 def _most_first(tallies: dict[str, _Tally]) -> list[tuple[str, _Tally]]:

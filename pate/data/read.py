@@ -16,15 +16,14 @@ import numpy as np
 
 from pate.answers import NONE
 from pate.data.cells import PLAIN, Reading
-from pate.data.encoded import Raw, embedded, none_usable, require_encoder
+from pate.data.encoded import Raw, embedded, require_encoder
 from pate.data.files import images, lines
 from pate.data.files.dicom import read_dicom
 from pate.data.files.npz import Archive
-from pate.data.files.pictures import DeepImagesError
 from pate.data.files.tables import is_named, is_wanted
 from pate.data.files.texts import read_texts
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, only_dicom, raw_at, require_there
-from pate.data.odd import Odd
+from pate.data.odd import DeepImagesError, Odd, none_usable
 from pate.data.records import Several, joined
 from pate.data.schema import Schema
 from pate.data.values import Dataset, Images, Inputs, Table, check_window

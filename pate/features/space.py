@@ -15,10 +15,9 @@ from pate.errors import SchemaError, UsageError
 from pate.features.dense import Directions, looked_at
 from pate.features.fitted import FEWEST, DiffusionSpace, InvariantSpace
 from pate.features.gradients import gradients, gradients_width, upright
-from pate.features.likeness import LikenessSpace
 from pate.features.progress import Parts
 from pate.features.scattering import scatter, scattering_width
-from pate.features.tables import EmbeddedSpace, TableSpace
+from pate.features.tables import EmbeddedSpace, LikenessSpace, TableSpace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,8 +125,9 @@ def codes_over(public: Inputs, rows: Sequence[int]) -> NDArray[np.int64]:
 def directions_over(public: Inputs) -> FeatureSpace:
     """Return the feature space of a public set in which dense votes have directions.
 
-    What is to be learnt of a table or of embeddings is seldom linear in their coordinates; it is in
-    kernel features (:mod:`pate.features.likeness`). Features of images are not linear in pixels already.
+    What is to be learnt of a table or of embeddings is seldom linear in their coordinates; it is in kernel
+    features (:class:`~pate.features.tables.LikenessSpace`). Features of images are not linear in pixels
+    already.
     """
     space = space_over(public)
     if isinstance(public, Images):

@@ -20,9 +20,16 @@ from pate.data.files import dicom_image
 from pate.data.files.dicom_image import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
 from pate.data.files.lines import read_table_file
-from pate.data.files.pictures import DEEP, WINDOW, DeepImagesError
 from pate.data.labels import clean_name, plain_name
-from pate.data.odd import Unusable, UnusableRecordError, judged, usable
+from pate.data.odd import (
+    DEEP,
+    WINDOW,
+    DeepImagesError,
+    Unusable,
+    UnusableRecordError,
+    judged,
+    usable,
+)
 from pate.errors import DataError, UsageError
 
 if TYPE_CHECKING:

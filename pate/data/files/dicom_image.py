@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import numpy as np
 from PIL import Image
 
-from pate.data.files.pictures import DEEP, grey_by, opened
+from pate.data.files.pictures import grey_by, opened
+from pate.data.odd import DEEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -23,7 +23,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
-from pate.data.odd import UnusableRecordError
+from pate.data.odd import DEEP, WINDOW, DeepImagesError
 from pate.errors import DataError, PateError
 
 if TYPE_CHECKING:
@@ -58,23 +58,10 @@ _BITS: Final = 258
 _SAMPLE_FORMAT: Final = 339
 _SIGNED: Final = (2,)
 
-#: The reason for refusing deep images.
-DEEP: Final = "has more than 8 bits a pixel"
-#: The same of whole numbers in an archive.
-OUTSIDE: Final = "pixels lie outside 0 to 255"
-#: What to do about them, for messages.
-WINDOW: Final = (
-    "say which values are black and white (`--window LOW HIGH` of the server, which goes into the "
-    "campaign's terms), or save them with 8 bits"
-)
 #: Notes of what is lost in reading a picture.
 FRAMES: Final = "each has several frames: only the first one is read"
 CLEAR: Final = "each has transparent parts: they are read as black"
 TURNED: Final = "each has EXIF data that cannot be read: it is not turned"
-
-
-class DeepImagesError(UnusableRecordError):
-    """Images of more than 8 bits per pixel, without a window to read them by."""
 
 
 class Picture(NamedTuple):

@@ -29,8 +29,8 @@ from pydicom.uid import (
 )
 
 from pate.data.files.dicom import read_dicom
-from pate.data.files.pictures import DeepImagesError, windowed
-from pate.data.odd import Odd
+from pate.data.files.pictures import windowed
+from pate.data.odd import DeepImagesError, Odd
 from pate.errors import DataError, UsageError
 from tests.support.encoders.dicom_files import dicom, grey, write
 from tests.support.readings import groups_of

@@ -16,8 +16,7 @@ from PIL import Image
 from pate.data.cells import Reading
 from pate.data.embeddings import Embeddings
 from pate.data.encoded import Record
-from pate.data.files.pictures import DeepImagesError
-from pate.data.odd import Odd, judged, usable
+from pate.data.odd import DeepImagesError, Odd, judged, usable
 from pate.data.read import read_dataset, read_inputs, require_there
 from pate.data.schema import Schema
 from pate.errors import DataError, SchemaError, UsageError

@@ -132,21 +132,20 @@ def brackets(depth: int) -> bytes:
     return out.getvalue()
 
 
+def of_array(*described: Any) -> Callable[[], bytes]:
+    """Return what makes a file whose first array has another header, and content."""
+    return lambda: rebuilt(lambda _, parts: first(parts, npy(*described)))
+
+
 BOMBS: dict[str, Callable[[], bytes]] = {
     "deflated zeros": lambda: rebuilt(
         lambda _, parts: first(parts, npy((2**25,), "|u1", bytes(2**25))), zipfile.ZIP_DEFLATED
     ),
-    "a header beyond its member": lambda: rebuilt(
-        lambda _, parts: first(parts, npy((2**40,), "<f8"))
-    ),
-    "a header short of its member": lambda: rebuilt(
-        lambda _, parts: first(parts, npy((1,), "|u1", bytes(2**16)))
-    ),
-    "an array of nothing": lambda: rebuilt(lambda _, parts: first(parts, npy((2**50,), "|V0"))),
-    "many empty rows": lambda: rebuilt(lambda _, parts: first(parts, npy((2**40, 0), "<f8"))),
-    "an array of objects": lambda: rebuilt(
-        lambda _, parts: first(parts, npy((1,), "|O", bytes(8)))
-    ),
+    "a header beyond its member": of_array((2**40,), "<f8"),
+    "a header short of its member": of_array((1,), "|u1", bytes(2**16)),
+    "an array of nothing": of_array((2**50,), "|V0"),
+    "many empty rows": of_array((2**40, 0), "<f8"),
+    "an array of objects": of_array((1,), "|O", bytes(8)),
     "no array": lambda: rebuilt(lambda _, parts: first(parts, forest())),
     "an archive within": lambda: rebuilt(lambda _, parts: parts.update({"x.npz": forest()})),
     "an array that is read again": lambda: rebuilt(read_again),

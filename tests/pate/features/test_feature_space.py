@@ -9,9 +9,9 @@ from pate.data.embeddings import Embeddings
 from pate.data.read import read_dataset
 from pate.data.values import Images, Table
 from pate.errors import DataError, SchemaError, UsageError
-from pate.features.likeness import LikenessSpace
 from pate.features.neighbours import cast_votes, representatives
 from pate.features.space import IMAGE_SPACES, directions_over, space_over
+from pate.features.tables import LikenessSpace
 
 SIDE = 12
 

@@ -9,9 +9,9 @@ from pate.codes import GRID
 from pate.data.values import Table
 from pate.errors import DataError
 from pate.features.dense import Directions, dense_votes, looked_at
-from pate.features.likeness import LikenessSpace
 from pate.features.neighbours import representatives
 from pate.features.space import directions_over, space_over
+from pate.features.tables import LikenessSpace
 from pate.formats.noisy_counts import NoisyVotes
 from student.chances.sums import linear_chances
 
