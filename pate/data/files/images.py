@@ -19,7 +19,7 @@ from pate.data.values import Images
 from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -52,14 +52,28 @@ def holds_images(folder: Path) -> bool:
     return any(is_image_file(path) for path in entries(folder))
 
 
-def class_files(folder: Path, odd: Odd | None = None) -> list[tuple[str, Path]]:
-    """Return the class name and path of every image in a folder of class folders."""
-    return [
-        (plain_name(home.name), path)
-        for home in entries(folder)
-        if home.is_dir()
-        for path in _only_images(home, odd)
-    ]
+def class_files(
+    folder: Path,
+    odd: Odd | None = None,
+    *,
+    is_one: Callable[[Path], bool] = is_image_file,  # whether a file is of a class
+    names: tuple[str, str] = ("an image file", "images"),  # what one is called, and what many are
+) -> list[tuple[str, Path]]:
+    """Return the class name and path of every file in a folder of class folders; others are noted."""
+    found = []
+    for home, path in ((h, p) for h in entries(folder) if h.is_dir() for p in entries(h)):
+        if is_one(path):
+            found.append((plain_name(home.name), path))
+            continue
+        what, to_do = f"not {names[0]}", "move it out of the class folder"
+        if path.is_dir() and any(map(is_one, entries(path))):
+            what = f"a folder of {names[1]} within a class folder"
+            to_do = "if such folders are the classes, give the path of the folder around them"
+        if odd is None:
+            raise DataError(f"{path} is {what}; {to_do}")
+        more = f": {to_do}" if path.is_dir() else ""
+        odd.record(f"it is {what}{more}", f"{home.name}/{path.name}")
+    return found
 
 
 def all_files(folder: Path) -> list[Path]:
@@ -174,24 +188,6 @@ def _why_not(error: DataError, path: Path) -> str:
     """Return why a file was not read, without its name, so that equal reasons can be counted."""
     text = str(error).replace(f"{path} ", "the image ", 1)
     return text.partition(" (")[0].partition(";")[0]
-
-
-def _only_images(folder: Path, odd: Odd | None = None) -> list[Path]:
-    held = entries(folder)
-    found = [path for path in held if is_image_file(path)]
-    for path in held:
-        if not is_image_file(path):
-            what, to_do = "not an image file", "move it out of the class folder"
-            if path.is_dir() and holds_images(path):
-                what = "a folder of images within a class folder"
-                to_do = "if such folders are the classes, give the path of the folder around them"
-            if odd is None:
-                raise DataError(f"{path} is {what}; {to_do}")
-            odd.record(
-                f"it is {what}" + (f": {to_do}" if path.is_dir() else ""),
-                f"{folder.name}/{path.name}",
-            )
-    return found
 
 
 # IDX files, plain or packed with gzip.

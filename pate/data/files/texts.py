@@ -14,8 +14,8 @@ import numpy as np
 from pate.data.cells import PLAIN, Reading
 from pate.data.encoded import Raw
 from pate.data.files import lines, parquet, tables
-from pate.data.files.images import entries
-from pate.data.labels import clean_name, plain_name
+from pate.data.files.images import class_files, entries
+from pate.data.labels import clean_name
 from pate.data.limits import read_at_most
 from pate.data.odd import UnusableRecordError, judged, usable
 from pate.errors import DataError, UsageError
@@ -182,15 +182,8 @@ def _files(folder: Path, odd: Odd | None, *, flat: bool) -> list[tuple[str, Path
         found = []
     if not found and not any(_is_text_file(path) for home in homes for path in entries(home)):
         return []
-    for home in homes:
-        for path in entries(home):
-            if _is_text_file(path):
-                found.append((plain_name(home.name), path))
-            elif odd is None:
-                raise DataError(f"{path} is not a .txt file; move it out of the class folder")
-            else:
-                odd.record("it is not a .txt file", f"{home.name}/{path.name}")
-    return found
+    names = ("a .txt file", "texts")
+    return found + class_files(folder, odd, is_one=_is_text_file, names=names)
 
 
 def _is_text_file(path: Path) -> bool:
