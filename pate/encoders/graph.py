@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pate.encoders.description import MOST_MODEL
+from pate.encoders.inputs import first_line
 from pate.encoders.sizes import require_fixed_sizes, require_safe_divisions
 from pate.errors import DataError
+from pate.printable import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -220,7 +222,7 @@ def _port(value: onnx.ValueInfoProto) -> Port:
 
 
 def _listed(ports: tuple[Port, ...]) -> str:
-    return ", ".join(map(str, ports[:5])) + (", …" if len(ports) > 5 else "") or "nothing"
+    return listed([*map(str, ports)]) or "nothing"
 
 
 def open_session(model: bytes) -> Any:
@@ -244,6 +246,4 @@ def open_session(model: bytes) -> Any:
             model, options, providers=["CPUExecutionProvider"], enable_fallback=0
         )
     except Exception as error:  # its errors have no common base but this
-        text = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        shown = "".join(each if each.isprintable() else " " for each in text)[:300]
-        raise DataError(f"ONNX Runtime cannot open the graph: {shown}") from error
+        raise DataError(f"ONNX Runtime cannot open the graph: {first_line(error)}") from error

@@ -23,7 +23,7 @@ from pate.data.files.tables import (
     column_names,
     is_named,
     is_utf8,
-    listed,
+    shown,
 )
 from pate.data.labels import cell_text, clean_name
 from pate.data.limits import CELL_BYTES, MAX_BYTES, read_whole, require_room
@@ -182,7 +182,7 @@ def read_csv(
             held.append(row[spot])
     if not numbers:
         if odd is None or not why_none:
-            raise DataError(f"{path} holds no records below its header, {listed(names)}")
+            raise DataError(f"{path} holds no records below its header, {shown(names)}")
         odd.of_file.append(why_none)
     found = TextTable(path, columns, numbers, odd, text, reading, names=tuple(names))
     for name, held in columns.items():
@@ -197,7 +197,7 @@ def _many_cells(cells: Sequence[str]) -> str:
 def _shown(names: Sequence[str]) -> str:
     """Return how a header was read, and what to do."""
     return (
-        f"the header {len(names)} ({listed(names)}): name each cell of a line in the header, or delete "
+        f"the header {len(names)} ({shown(names)}): name each cell of a line in the header, or delete "
         "lines above it and separators at the end of lines"
     )
 

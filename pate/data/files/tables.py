@@ -24,6 +24,7 @@ from pate.data.labels import clean_name, plain_truth
 from pate.data.limits import MAX_CELL, require_room
 from pate.data.values import Column, Table
 from pate.errors import DataError, SchemaError, UsageError
+from pate.printable import listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -39,8 +40,6 @@ LOST_DIGITS: Final = (
     "is a number of 16 digits or more that was written as a float, so that digits may be lost: "
     "save the column as whole numbers or text"
 )
-#: Most names of a header in a message.
-_SHOWN: Final = 5
 #: Replacement of bytes that are not UTF-8.
 NO_TEXT: Final = "\N{REPLACEMENT CHARACTER}"
 #: The names that pandas gives to a column without one, and Parquet to a frame's unnamed row numbers.
@@ -163,7 +162,7 @@ class TextTable:
         told = {*self.columns, *left}
         names = [name for name in self.names if name not in told and not is_named(name)]
         what = "columns without a name in the file are left out, as row numbers"
-        return [f"{what}: name those that are features ({listed(names)})"] if names else []
+        return [f"{what}: name those that are features ({shown(names)})"] if names else []
 
     def _parses(self, name: str) -> bool:
         """Return whether all cells of a column are numbers, or words for no value."""
@@ -266,9 +265,9 @@ def column_names(path: Path, written: Sequence[str]) -> list[str]:
     return names
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return the first names of a file's columns, for a message."""
-    return ", ".join(name[:40] for name in names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+def shown(names: Sequence[str]) -> str:
+    """Return the first names of a file's columns, each cut, for a message."""
+    return listed([name[:40] for name in names])
 
 
 def is_utf8(text: str) -> bool:
