@@ -56,18 +56,15 @@ def test_an_altered_row_is_not_used(tmp_path: Path) -> None:
     assert found(tmp_path / "c") == 17
 
 
-@pytest.mark.parametrize("at", [0, 50, 4096, 8000])
-def test_a_damaged_file_is_begun_anew(tmp_path: Path, at: int) -> None:
-    path = filled(tmp_path / "c")
-    content = bytearray(path.read_bytes())
-    content[at : at + 600] = b"\xa5" * len(content[at : at + 600])
-    path.write_bytes(content)
-    assert found(tmp_path / "c") <= 20  # what is found is right
-    filled(tmp_path / "c")
-    assert found(tmp_path / "c") == 20
-
-
-def test_no_file_is_no_error(tmp_path: Path) -> None:
+def test_a_damaged_file_is_begun_anew_and_no_file_is_no_error(tmp_path: Path) -> None:
+    for at in (0, 50, 4096, 8000):
+        path = filled(tmp_path / str(at))
+        content = bytearray(path.read_bytes())
+        content[at : at + 600] = b"\xa5" * len(content[at : at + 600])
+        path.write_bytes(content)
+        assert found(path.parent) <= 20  # what is found is right
+        filled(path.parent)
+        assert found(path.parent) == 20
     (tmp_path / "c").write_text("a file where the folder should be")
     filled(tmp_path / "c")
     assert found(tmp_path / "c") == 0
