@@ -94,7 +94,19 @@ def records_in(
 ) -> Dataset:
     """Return labelled records."""
     if isinstance(data, str | Path):
-        return _at_path(Path(data), labels, groups, classes, schema, label, several, encoder, say)
+        if labels is not None:
+            raise UsageError(f"the labels of {data} are in its files: give the path only")
+        if groups is not None and not isinstance(groups, str):
+            raise UsageError(f"the groups of {data} are a column of it: give its name")
+        odd = Odd()
+        read = read_dataset(
+            Path(data), label=None if several else label, labels=several.labels, number=several.number,
+            group=groups, classes=None if several else classes, schema=schema, encoder=encoder, odd=odd,
+        )  # fmt: skip
+        if say is not None:
+            for line in odd.lines():
+                say(f"{data}: {line}")
+        return read
     own = several.columns or (() if label is None else (label,))
     if is_frame(data) and own and (labels is None or not several):
         if labels is not None:
@@ -309,29 +321,3 @@ def _groups(groups: Source, number: int) -> NDArray[np.str_]:
         raise DataError(f"{number} records and groups of shape {array.shape}")
     held = TextTable(_HERE, {"groups": [_cell(each) for each in array.tolist()]})
     return np.array(held.column("groups", "group"), dtype=np.str_)
-
-
-def _at_path(
-    path: Path,
-    labels: Source,
-    groups: Source,
-    classes: Sequence[str] | None,
-    schema: Schema | None,
-    label: str | None,
-    several: Several,
-    encoder: Embedder | None,
-    say: Callable[[str], None] | None,
-) -> Dataset:
-    if labels is not None:
-        raise UsageError(f"the labels of {path} are in its files: give the path only")
-    if groups is not None and not isinstance(groups, str):
-        raise UsageError(f"the groups of {path} are a column of it: give its name")
-    odd = Odd()
-    made = read_dataset(
-        path, label=None if several else label, labels=several.labels, number=several.number, group=groups,
-        classes=None if several else classes, schema=schema, encoder=encoder, odd=odd,
-    )  # fmt: skip
-    for line in odd.lines() if say is not None else ():
-        if say is not None:
-            say(f"{path}: {line}")
-    return made

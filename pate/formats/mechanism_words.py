@@ -116,7 +116,9 @@ def mechanism_in_words(mechanism: object) -> str:
             where += f"; counts and noise are {code.units_in_words}"
         if not code.answer.labelled and parameters.get("threshold") == 0:
             del parameters["threshold"]  # no query gets a label
-    known = _WORDS.get(_IN_ROUNDS + name if code is not None and _in_rounds(code) else name, ())
+    known = _WORDS.get(
+        _IN_ROUNDS + name if code is not None and code.answer.in_rounds else name, ()
+    )
     for words in (known,) if isinstance(known, str) else known:
         if set(parameters) != _parameters(words):
             continue
@@ -126,10 +128,6 @@ def mechanism_in_words(mechanism: object) -> str:
         return words.format_map(figures) + where
     rest = [f"{key} {value}" for key, value in mechanism.items() if key != "mechanism"]
     return f"{name} ({', '.join(rest)})" if rest else name
-
-
-def _in_rounds(code: Code) -> bool:
-    return code.answer.in_rounds
 
 
 def _code(code: object) -> Code | None:

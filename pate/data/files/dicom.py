@@ -118,7 +118,8 @@ def read_dicom(
     if table is not None and not flat:
         told = _labels(table, label, columns, odd, reading)
         cells = {
-            name: [by.get(_key(each, key), "") for each in of_record] for name, key, by in told
+            name: [by.get(getattr(each.header, key), "") for each in of_record]
+            for name, key, by in told
         }
         names = cells.pop(label) if label is not None else None
     elif not flat:
@@ -132,10 +133,6 @@ def read_dicom(
             first = place(int(np.flatnonzero(groups == "")[0]))
             raise DataError(f"{path}: {first} has no {group or 'PatientID'}; take it out")
     return Raw(path, len(of_record), stream, names, groups, cells, place)
-
-
-def _key(file: _File, key: str) -> str:
-    return str(getattr(file.header, key))
 
 
 def _frames(

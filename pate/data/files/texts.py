@@ -75,9 +75,27 @@ def read_texts(
     if column is None:
         raise UsageError(f"{path} is a table; name its column of texts with --text")
     column = clean_name(column)
-    if column in map(clean_name, filter(None, (label, group, *columns))):
+    others = [clean_name(each) for each in (label, group, *columns) if each is not None]
+    if column in others:
         raise UsageError(f"column {column!r} cannot be the text and a label or group, too")
-    return _of_table(path, column, label, group, columns, odd, reading)
+    name, wanted = path.name.casefold(), [column, *others]
+    if "json" in name.removesuffix(".gz").rpartition(".")[2]:
+        table = lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
+    else:
+        table = lines.read_table_file(
+            path, odd, text=column, reading=reading, wanted=wanted.__contains__
+        )
+    found = table.cells(column, "text")
+
+    def stream() -> Iterator[str | None]:
+        for at, text in enumerate(found):
+            place = table.place(at)
+            yield usable(judged(partial(_checked, text, f"{path} {place}")), odd, place)
+
+    names = None if label is None else table.column(label, "label")
+    groups = None if group is None else np.array(table.column(group, "group"), dtype=np.str_)
+    cells = {each: table.cells(each, "label") for each in columns}
+    return Raw(path, len(found), stream, names, groups, cells, table.place)
 
 
 def holds_texts(folder: Path) -> bool:
@@ -99,37 +117,6 @@ def usable_text(text: str) -> str:
     if not text or text.isspace():
         return _EMPTY
     return "" if tables.is_utf8(text) else _NOT_UTF8
-
-
-def _of_table(
-    path: Path,
-    column: str,
-    label: str | None,
-    group: str | None,
-    columns: Sequence[str],
-    odd: Odd | None,
-    reading: Reading,
-) -> Raw:
-    name = path.name.casefold()
-    column = clean_name(column)
-    wanted = [clean_name(each) for each in (column, label, group, *columns) if each is not None]
-    if "json" in name.removesuffix(".gz").rpartition(".")[2]:
-        table = lines.read_json_lines(path, wanted, odd, text=column, reading=reading)
-    else:
-        table = lines.read_table_file(
-            path, odd, text=column, reading=reading, wanted=wanted.__contains__
-        )
-    held = table.cells(column, "text")
-
-    def stream() -> Iterator[str | None]:
-        for at, text in enumerate(held):
-            place = table.place(at)
-            yield usable(judged(partial(_checked, text, f"{path} {place}")), odd, place)
-
-    names = None if label is None else table.column(label, "label")
-    groups = None if group is None else np.array(table.column(group, "group"), dtype=np.str_)
-    cells = {each: table.cells(each, "label") for each in columns}
-    return Raw(path, len(held), stream, names, groups, cells, table.place)
 
 
 def _of_files(path: Path, files: Sequence[tuple[str, Path]], odd: Odd | None) -> Raw:
