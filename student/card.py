@@ -239,13 +239,13 @@ def _privacy(statement: Mapping[str, object]) -> str:
     said = {key: plain(str(statement[key])) for key in ("unit", "adjacency", "observer")}
     mechanism = plain(mechanism_in_words(statement["mechanism"]), _LONGEST_MECHANISM)
     epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
-    withdrawn = _withdrawn(statement)
-    if withdrawn is not None:
+    lost = withdrawn(statement)
+    if lost is not None:
         return f"""
 ## Privacy
 
 **There is no privacy guarantee.** The statement of the campaign says of this observer,
-{said["observer"]}: {plain(withdrawn)}. `privacy.json` holds all of it.
+{said["observer"]}: {plain(lost)}. `privacy.json` holds all of it.
 """
     exception = (
         f", except with a probability of about {delta:.3g}" if delta else ", without exception"
@@ -283,18 +283,18 @@ def _covers(statement: Mapping[str, object]) -> str:
     )
 
 
-def _withdrawn(statement: Mapping[str, object]) -> str | None:
+def withdrawn(statement: Mapping[str, object]) -> str | None:
     """Return why the statement has no guarantee towards its own observer, None if it has one."""
     observers = statement.get("statements")
     for each in observers if isinstance(observers, list) else []:
         if isinstance(each, Mapping) and each.get("observer") == statement["observer"]:
-            return str(each.get("meaning", "")) if each.get("epsilon", 0) is None else None
+            return str(each.get("meaning", "")) if each.get("epsilon") is None else None
     return None
 
 
 def promise_of(statement: Mapping[str, object]) -> str:
     """Return the guarantee of a checked statement, as one line with its terms."""
-    if _withdrawn(statement) is not None:
+    if withdrawn(statement) is not None:
         return "no privacy guarantee: see privacy.json"
     unit = str(statement["unit"])
     among = neighbours_of(

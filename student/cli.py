@@ -280,27 +280,24 @@ def predict(
     if isinstance(student, TableStudent) and not student.has_classes:
         if positive is not None or threshold is not None:
             raise UsageError("--positive and --threshold are for students of classes")
-        content, rows = answers_csv(student, inputs)
-        write_file(out, content, mode=0o644)
-        if as_json:
-            print_json({"rows": rows, "file": str(out)})
+        content, used = answers_csv(student, inputs), dict[str, object]()
+    else:
+        rule = Question(positive, threshold).rule(student.classes)
+        if rule is None and positive is not None:
+            raise UsageError("--positive changes no prediction without --threshold")
+        probabilities = student.predict_probabilities(inputs)
+        if rule is None:
+            predicted = decided(answer_in(student), probabilities)
         else:
-            screen.say(f"{rows} predictions in {out}")
-        return
-    rule = Question(positive, threshold).rule(student.classes)
-    if rule is None and positive is not None:
-        raise UsageError("--positive changes no prediction without --threshold")
-    probabilities = student.predict_probabilities(inputs)
-    predicted = (
-        decided(answer_in(student), probabilities) if rule is None else rule.predict(probabilities)
-    )
-    write_file(out, predictions_csv(student.classes, probabilities, predicted), mode=0o644)
-    if as_json:
+            predicted = rule.predict(probabilities)
+        content = predictions_csv(student.classes, probabilities, predicted)
         named = None if rule is None else student.classes[rule.positive]
         used = {"threshold": threshold, "positive_class": named}
-        print_json({"rows": len(probabilities), "file": str(out), **used})
+    write_file(out, content, mode=0o644)
+    if as_json:
+        print_json({"rows": len(inputs), "file": str(out), **used})
     else:
-        screen.say(f"{len(probabilities)} predictions in {out}")
+        screen.say(f"{len(inputs)} predictions in {out}")
 
 
 @app.command()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pate.runtime.command import print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -31,58 +31,58 @@ if TYPE_CHECKING:
 _SHOWN_CLASSES = 20
 
 
-def confusion_grid(result: Evaluation, when: str = "") -> Grid:
-    """Return a table of true by predicted classes, with recall; ``when`` ends its title."""
+def _grid(
+    title: str,
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    left: Container[str],  # columns of words; the others are of numbers
+    caption: str = "",
+) -> Grid:
+    """Return a table. Names in it are others' and never markup."""
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(title=f"true class down, predicted across{when}", title_justify="left")
-    grid.add_column("class", style="bold")
-    for name in result.classes[:_SHOWN_CLASSES]:
-        # Names are others' and never markup, here and below.
-        grid.add_column(Text(name), justify="right")
-    grid.add_column("inputs", justify="right")
-    grid.add_column("recall", justify="right")
+    grid = Table(title=Text(title), title_justify="left", caption_justify="left")
+    for name in head:
+        grid.add_column(Text(name), justify="left" if name in left else "right")
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    grid.caption = Text(caption)
+    return grid
+
+
+def confusion_grid(result: Evaluation, when: str = "") -> Grid:
+    """Return a table of true by predicted classes, with recall; ``when`` ends its title."""
+    names = result.classes[:_SHOWN_CLASSES]
+    rows = []
     for name, row, recall in zip(result.classes, result.confusion, result.recalls, strict=True):
         cells = [str(count) if count else "·" for count in row.tolist()[:_SHOWN_CLASSES]]
         share = "absent" if recall is None else f"{recall:.1%}"
-        grid.add_row(Text(name), *cells, str(row.sum()), share)
-    return grid
+        rows.append((name, *cells, str(row.sum()), share))
+    title = f"true class down, predicted across{when}"
+    return _grid(title, ("class", *names, "inputs", "recall"), rows, left=("class",))
 
 
 def measures_grid(result: AnyEvaluation) -> Grid:
     """Return the table of an evaluation, with its intervals and what they compare to."""
-    from rich.table import Table
-    from rich.text import Text
-
     title = f"{result.count} inputs" + (f" of {result.data}" if result.data else "")
     title += "" if result.patients is None else f", {result.patients} patients"
-    grid = Table(title=Text(title), title_justify="left", caption_justify="left")
     head, *rows = result.rows
-    for name in head:
-        number = name not in ("measure", "label", "95 % interval", "for comparison")
-        grid.add_column(name, justify="right" if number else "left")
-    for row in rows:
-        grid.add_row(*map(Text, row))
-    grid.caption = Text("\n".join(result.notes))
-    return grid
+    words = ("measure", "label", "95 % interval", "for comparison")
+    return _grid(title, head, rows, left=words, caption="\n".join(result.notes))
 
 
 def decision_grid(decision: Decision) -> Grid:
     """Return a table: sensitivity, specificity and precision at a threshold."""
-    from rich.table import Table
-    from rich.text import Text
-
     name, least = decision.classes[decision.threshold.positive], decision.threshold.least
-    title = Text(f"predicting {name} from a probability of {least} on ({decision.source})")
-    grid = Table(title=title, title_justify="left")
-    for column in ("measure", "value", "95 % interval", "inputs"):
-        grid.add_column(column, justify="left" if column == "measure" else "right")
+    title = f"predicting {name} from a probability of {least} on ({decision.source})"
+    rows = []
     for measure, rate in decision.rates.items():
         ends = "none" if decision.wanted is not None else rate.ends
         share = ("none", "") if rate.share is None else (f"{rate.share:.1%}", ends)
-        grid.add_row(measure, *share, f"{rate.hits} of {rate.count}")
-    return grid
+        rows.append((measure, *share, f"{rate.hits} of {rate.count}"))
+    return _grid(title, ("measure", "value", "95 % interval", "inputs"), rows, left=("measure",))
 
 
 def chosen_here(decision: Decision) -> str:
@@ -119,20 +119,16 @@ def tell_remarks(result: Evaluation, command: Mapping[str, object], screen: Scre
 
 def group_grid(groups: Groups) -> Grid:
     """Return a table: one row per group, with the 95 % interval of its accuracy."""
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(title="groups", title_justify="left")
-    for name in ("group", "inputs", "accuracy", "95 %"):
-        grid.add_column(name, justify="left" if name == "group" else "right")
-    for name, rate in groups.accuracy.items():
-        grid.add_row(Text(name), str(rate.count), f"{rate.share:.1%}", rate.ends)
     gap = groups.gaps()["accuracy"]
+    caption = "differences are no larger than chance makes them"
     if gap is not None and gap.told:
-        grid.caption = Text(f"{gap.higher} above {gap.lower} by {100 * gap.low:.1f} points or more")
-    else:
-        grid.caption = "differences are no larger than chance makes them"
-    return grid
+        caption = f"{gap.higher} above {gap.lower} by {100 * gap.low:.1f} points or more"
+    rows = [
+        (name, str(rate.count), f"{rate.share:.1%}", rate.ends)
+        for name, rate in groups.accuracy.items()
+    ]
+    head = ("group", "inputs", "accuracy", "95 %")
+    return _grid("groups", head, rows, left=("group",), caption=caption)
 
 
 def tell_published(
@@ -146,13 +142,7 @@ def tell_published(
 ) -> None:
     """Report the published files and their guarantee; ``command``: see :func:`tell_remarks`."""
     from pate.formats.labels import checked_statement
-    from pate.formats.privacy_statement import (
-        code_of_statement,
-        do_records_vote,
-        in_words,
-        neighbours_of,
-        series_of,
-    )
+    from student.card import promise_of
     from student.evaluation.evaluate import Evaluation
 
     statement = checked_statement(labels.privacy)
@@ -177,16 +167,8 @@ def tell_published(
         ranks = "" if area is None else f", AUC {area.value:.3f}"
         screen.say(f"{result.accuracy:.2%} of {result.count} test inputs right{ranks}")
         tell_remarks(result, {"model": out, **(command or {})}, screen)
-    epsilon, delta = float(str(statement["epsilon"])), float(str(statement["delta"]))
-    unit, observer = str(statement["unit"]), str(statement["observer"])
-    among = neighbours_of(
-        unit,
-        records_vote=do_records_vote(statement["mechanism"]),
-        series=series_of(statement),
-        code=code_of_statement(statement["mechanism"]),
-    )
-    words = in_words(epsilon, delta, unit, observer, neighbours=among)
-    screen.say(f"published in {out}: learnt from {labels.content_in_words}, {words}")
+    promise = promise_of(statement)
+    screen.say(f"published in {out}: learnt from {labels.content_in_words}, {promise}")
 
 
 def tell_few_labels(labels: LabelSet, screen: Screen) -> None:
@@ -243,33 +225,37 @@ def _planned(mechanism: object) -> str | None:
     return name if name in AGGREGATORS else None
 
 
-def answers_csv(student: TableStudent, inputs: Inputs) -> tuple[bytes, int]:
-    """Return predictions of several labels, or of a number, as a CSV file; and how many."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+def answers_csv(student: TableStudent, inputs: Inputs) -> bytes:
+    """Return predictions of several labels, or of a number, as a CSV file."""
     if not student.thresholds:
-        writer.writerow(["row", "predicted"])
-        writer.writerows(
-            [at, f"{each:.6g}"] for at, each in enumerate(student.predict_numbers(inputs)[0])
-        )
-        return text.getvalue().encode(), len(inputs)
+        numbers = student.predict_numbers(inputs)[0]
+        return _csv(["predicted"], ([f"{each:.6g}"] for each in numbers))
     names = student.classes
-    writer.writerow(["row", *names, *(f"probability of {name}" for name in names)])
-    for at, row in enumerate(student.predict_probabilities(inputs).tolist()):
-        said = [int(each >= least) for each, least in zip(row, student.thresholds, strict=True)]
-        writer.writerow([at, *said, *(f"{cell:.6f}" for cell in row)])
-    return text.getvalue().encode(), len(inputs)
+    rows = (
+        [
+            *(int(each >= least) for each, least in zip(row, student.thresholds, strict=True)),
+            *(f"{cell:.6f}" for cell in row),
+        ]
+        for row in student.predict_probabilities(inputs).tolist()
+    )
+    return _csv([*names, *(f"probability of {name}" for name in names)], rows)
 
 
 def predictions_csv(
     classes: tuple[str, ...], probabilities: NDArray[np.float32], predicted: NDArray[np.int64]
 ) -> bytes:
     """Return (n,) predicted classes and (n, m) probabilities as a CSV file."""
+    rows = (
+        [classes[best], *(f"{cell:.6f}" for cell in row)]
+        for row, best in zip(probabilities.tolist(), predicted, strict=True)
+    )
+    return _csv(["predicted", *(f"probability of {name}" for name in classes)], rows)
+
+
+def _csv(head: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    """Return a CSV file whose first column is the number of the row."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "predicted", *(f"probability of {name}" for name in classes)])
-    for number, (row, best) in enumerate(
-        zip(probabilities.tolist(), predicted.tolist(), strict=True)
-    ):
-        writer.writerow([number, classes[best], *(f"{cell:.6f}" for cell in row)])
+    writer.writerow(["row", *head])
+    writer.writerows([at, *row] for at, row in enumerate(rows))
     return text.getvalue().encode()

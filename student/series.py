@@ -20,6 +20,7 @@ from pate.formats.privacy_statement import series_of
 from pate.mechanisms.least_noise import clear_margin
 from pate.mechanisms.matrix import Neighbour
 from pate.noise.share_laws import GaussianShares
+from student.card import withdrawn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -115,12 +116,7 @@ def _dearest(labels: Sequence[LabelSet], statements: Sequence[Mapping[str, objec
     """Return the text of the statement without a guarantee, if there is one, else of the largest."""
 
     def cost(at: int) -> float:
-        observers = statements[at].get("statements")
-        for each in observers if isinstance(observers, list) else []:
-            if not isinstance(each, dict) or each.get("observer") != statements[at]["observer"]:
-                continue
-            if each.get("epsilon") is None:
-                return math.inf
-        return float(str(statements[at]["epsilon"]))
+        lost = withdrawn(statements[at]) is not None
+        return math.inf if lost else float(str(statements[at]["epsilon"]))
 
     return labels[max(range(len(labels)), key=cost)].privacy

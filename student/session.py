@@ -82,8 +82,10 @@ def follow(
             say(f"round {event.round} has ended" + (f"; {len(rows)} labels so far" if rows else ""))
             # A late student need not submit predictions that the campaign no longer waits for.
             if event.wants_predictions and client.campaign().phase != "finished":
-                number = event.round + 1
-                _predict(client, public, rows, number, train, say=say, measure=measure, seen=seen)
+                number, classes = event.round + 1, client.campaign().classes
+                student, said = predictions(public, rows, classes, number, train, seen=seen)
+                accuracy = None if student is None or measure is None else measure(student)
+                say(f"round {number}: {_submitted(client, number, said, accuracy)}")
         elif isinstance(event, CampaignEnd):
             given = event.labels_released
             say("the campaign has ended" + (f" with {given} labels" if given else ""))
@@ -103,30 +105,18 @@ def follow(
     )
 
 
-def _predict(
-    client: StudentClient,
-    public: Inputs,
-    rows: Sequence[LabelRow],
-    number: int,
-    train: Trainer,
-    *,
-    say: Say,
-    measure: Measure | None,
-    seen: Inputs | None,
-) -> None:
-    student, probabilities = predictions(
-        public, rows, client.campaign().classes, number, train, seen=seen
-    )
-    accuracy = None if student is None or measure is None else measure(student)
+def _submitted(
+    client: StudentClient, number: int, said: NDArray[np.float32], accuracy: float | None
+) -> str:
+    """Submit the predictions for a round; return in words what became of them."""
     try:
-        had = client.submit(number, probabilities, accuracy)
+        had = client.submit(number, said, accuracy)
     except RefusedError:
         # The campaign may end during training.
         if client.campaign().phase != "finished":
             raise
-        say(f"round {number}: the campaign ended before the predictions were made")
-        return
-    say(f"round {number}: predictions {'existed already' if had else 'submitted'}")
+        return "the campaign ended before the predictions were made"
+    return f"predictions {'existed already' if had else 'submitted'}"
 
 
 def predictions(

@@ -15,32 +15,37 @@ from tests.support.student_samples import STATEMENT
 
 NEIGHBOUR = [{"mechanism": "neighbour", "threshold": 3, "sigma": "40", "votes_per_unit": 1}]
 GNMAX = [{"mechanism": "gnmax", "sigma2": "40", "votes_per_unit": 1}]
+SEEDED = {"observer": "public", "epsilon": None, "delta": None, "meaning": "a seeded run"}
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "words"),
+    ("mechanism", "more", "words"),
     [
-        (NEIGHBOUR, "one record added, removed or altered"),
-        ([NEIGHBOUR[0] | {"mechanism": "distributed-neighbour"}], "one record added, removed or"),
-        (GNMAX, "one record added or removed; observer"),
+        (NEIGHBOUR, {}, "one record added, removed or altered"),
+        (
+            [NEIGHBOUR[0] | {"mechanism": "distributed-neighbour"}],
+            {},
+            "one record added, removed or",
+        ),
+        (GNMAX, {}, "one record added or removed; observer"),
+        (GNMAX, {"statements": [SEEDED]}, "no privacy guarantee: see privacy.json"),
     ],
 )
-def test_the_guarantee_is_for_the_neighbours_of_who_voted(
-    mechanism: list[dict[str, object]], words: str, capsys: pytest.CaptureFixture[str]
+def test_the_last_line_promises_what_the_statement_does(
+    mechanism: list[dict[str, object]],
+    more: dict[str, object],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    labels = LabelSet(
-        campaign=b"1" * 16,
-        classes=("no", "yes"),
-        public_set=bytes(32),
-        queries=10,
-        rows=(LabelRow(0, 1, 1, "records"),),
-        privacy=json.dumps(STATEMENT | {"mechanism": mechanism}),
-    )
+    """For the neighbours of who voted; and nothing where the statement takes it back."""
+    labels = few(mechanism, **more)
     tell_published(
         Published((), None, 1.0), labels, Path("out"), Screen("pate-student"), as_json=False
     )
     said = capsys.readouterr().err
-    assert f"1 labels, epsilon 1.97 at delta 1e-05 (unit: record; adjacency: {words}" in said
+    terms = "" if more else "epsilon 1.97 at delta 1e-05 (unit: record; adjacency: "
+    assert f"1 labels, {terms}{words}" in said
+    assert ("1.97" in said) == (not more)
 
 
 def few(mechanism: object, rows: tuple[LabelRow, ...] = (), **changes: object) -> LabelSet:
