@@ -249,6 +249,12 @@ def _cuts(column: Floats, values: Floats) -> Floats:
     return inner
 
 
+def of_sum_one(values: Floats) -> Floats:
+    """Return (n, m) positive values, each row divided by its sum."""
+    made: Floats = values / values.sum(axis=1, keepdims=True)
+    return made
+
+
 def shares_below(values: Floats) -> Floats:
     """Return (n, m) the shares of m points from (n, m - 1) rough sums of the first 1, 2, ... of them.
 

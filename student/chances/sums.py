@@ -39,7 +39,7 @@ from pate.features.space import codes_over
 from pate.formats.noisy_counts import RoundCounts
 from pate.rounds.rule import noise_ratio
 from pate.rounds.solver import Released, Start, chances, confirmed
-from student.chances.cells import LEAST_SHARE, shares_below
+from student.chances.cells import LEAST_SHARE, of_sum_one, shares_below
 from student.chances.neighbours import averaged, neighbour_graph, points_of
 
 if TYPE_CHECKING:
@@ -118,9 +118,7 @@ def rounds_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     found = chances(rows, noisy.model, start)
     if start.several:
         return found
-    found = np.maximum(found, LEAST_SHARE)
-    made: Floats = found / found.sum(axis=1, keepdims=True)
-    return made
+    return of_sum_one(np.maximum(found, LEAST_SHARE))
 
 
 def _start_of(noisy: NoisyVotes) -> Start:
@@ -155,9 +153,7 @@ def linear_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     values = _values(public, noisy, np.ones(classes), asked, "pooled" if points else "one", views)
     if values is None:
         return None
-    found = np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0)
-    made: Floats = found / found.sum(axis=1, keepdims=True)
-    return made
+    return of_sum_one(np.clip(shares_below(values) if points else values, LEAST_SHARE, 1.0))
 
 
 def linear_labels(public: Inputs, noisy: NoisyVotes, none: int) -> list[Floats] | None:

@@ -26,7 +26,7 @@ from pate.codes import AXES, GRID, code_of
 from pate.features.dense import LEVEL, Axes
 from pate.features.space import space_over
 from pate.rounds.solver import softmax
-from student.chances.cells import LEAST_SHARE
+from student.chances.cells import LEAST_SHARE, of_sum_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,6 +127,4 @@ def _of_counts(points: Floats, noisy: NoisyVotes) -> Floats:
     apart = apart - apart.mean(axis=1, keepdims=True)
     seen = vectors.T @ ((asked - middle).T @ apart) / np.sqrt(sizes)[:, None]
     weights = vectors @ (shrunk(sizes, seen, noise**2) * seen / np.sqrt(sizes)[:, None])
-    made = np.clip(mean / mean.sum() + (rows - middle) @ weights, LEAST_SHARE, 1.0)
-    chances: Floats = made / made.sum(axis=1, keepdims=True)
-    return chances
+    return of_sum_one(np.clip(mean / mean.sum() + (rows - middle) @ weights, LEAST_SHARE, 1.0))

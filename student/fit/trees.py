@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from student.chances.cells import LEAST_SHARE, tilt
+from student.chances.cells import LEAST_SHARE, of_sum_one, tilt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def boost(rows: Rows, given: Chances, *, seed: int, effort: Effort) -> Model:
     if cells is None:
         return fit_chances(rows, chances, seed=seed, trees=trees, closely=given.smooth)
     for number in range(given.passes):
-        wanted = tilt(cells, _inside(chances))
+        wanted = tilt(cells, of_sum_one(np.maximum(chances, LEAST_SHARE)))
         model = fit_chances(rows, wanted, seed=seed + number, trees=trees)
         if effort.seconds is not None and time.monotonic() - started > effort.seconds:
             break
@@ -111,12 +111,6 @@ def _repeated(chances: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64], Fl
     kept[:, two] = np.maximum(chances[:, two], LEAST_SHARE)
     row, label = np.nonzero(kept)
     return row, label.astype(np.int64), kept[row, label]
-
-
-def _inside(chances: Floats) -> Floats:
-    floored = np.maximum(chances, LEAST_SHARE)
-    inside: Floats = floored / floored.sum(axis=1, keepdims=True)
-    return inside
 
 
 def self_train(
