@@ -6,7 +6,7 @@ import itertools
 import json
 import signal
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.results.report import label_set
@@ -39,10 +39,6 @@ class Left:
 
     stage: Stage  # the campaign; its server has ended with 0
     havoc: Havoc  # its faults
-    passed: list[str] = field(default_factory=list)  # names of the checks that passed
-    wrong: list[str] = field(default_factory=list)  # failures
-    labels: int = 0  # released
-    vain: int = 0  # charges without a release
 
     def look(self) -> None:
         """Run all checks, also after one has failed."""
@@ -62,9 +58,9 @@ class Left:
             try:
                 rule()
             except (AssertionError, TimeoutError, PateError, OSError) as error:
-                self.wrong.append(f"{name}: {type(error).__name__}: {error}")
+                self.havoc.played.wrong.append(f"{name}: {type(error).__name__}: {error}")
             else:
-                self.passed.append(name)
+                self.havoc.played.passed.append(name)
 
     # --- the processes -----------------------------------------------------------------------
 
@@ -90,11 +86,11 @@ class Left:
     def _server_verifies(self) -> None:
         told = self._tells("aggregator_server", "ledger", "verify", "--home", self.stage.home)
         assert told["phase"] == "finished", told
-        end = self._end()
-        self.labels, self.vain = len(end.labels), end.vain
+        end, played = self._end(), self.havoc.played
+        played.labels, played.vain = len(end.labels), end.vain
         assert told["labels_released"] == len(end.labels), told
         # A kill wastes at most the charge that it interrupts.
-        assert end.vain <= self.havoc.kills, f"{end.vain} charges in vain"
+        assert end.vain <= played.kills, f"{end.vain} charges in vain"
         # Votes of records may label nothing, and a gate may stay closed.
         if end.vain == 0 and self.stage.mode not in ("neighbour", "gated"):
             assert end.labels, "nothing was lost, and there is no label"

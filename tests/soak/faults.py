@@ -87,21 +87,46 @@ class Fault:
 
 
 @dataclass
-class Havoc:
-    """Injects the faults of one campaign, and counts them."""
+class Played:
+    """One campaign over Flower."""
 
-    stage: Stage  # the campaign
-    deadline: float  # of the whole campaign, by the monotonic clock
-    # state of the ledger after each fault, in order
-    stands: list[Stand] = field(default_factory=list)
-    # parties that were killed or stopped, or whose SuperNode was
-    disturbed: set[str] = field(default_factory=set)
-    done: list[str] = field(default_factory=list)  # the injected faults, as text
+    number: int  # from 1
+    mode: str  # of the campaign
+    parties: int  # their number
+    faults: list[str] = field(default_factory=list)  # the injected ones, in order
+    seconds: float = 0.0  # its duration, including checks
     kills: int = 0  # processes killed
     late_kills: int = 0  # of these, after the first charge
     stops: int = 0  # processes stopped for a while
     late_stops: int = 0  # of these, after the first charge
     resumed: int = 0  # times that the campaign was resumed because too few parties were left
+    labels: int = 0  # released
+    vain: int = 0  # charges without a release
+    passed: list[str] = field(default_factory=list)  # names of the checks that it passed
+    wrong: list[str] = field(default_factory=list)  # failures, each as text
+
+    def __str__(self) -> str:
+        """Return a line for the screen, and one more for each failure."""
+        line = (
+            f"{self.number:4} {self.mode:11} {self.late_kills} of {self.kills} kills, "
+            f"{self.late_stops} of {self.stops} stops after a charge; {self.seconds:5.1f} s, "
+            f"{self.labels:4} labels, {self.vain} in vain; "
+            f"{'WRONG' if self.wrong else 'all checks passed'}  [{'; '.join(self.faults)}]"
+        )
+        return "\n     ".join((line, *self.wrong))
+
+
+@dataclass
+class Havoc:
+    """Injects the faults of one campaign, and counts them."""
+
+    stage: Stage  # the campaign
+    deadline: float  # of the whole campaign, by the monotonic clock
+    played: Played  # what is counted here
+    # state of the ledger after each fault, in order
+    stands: list[Stand] = field(default_factory=list)
+    # parties that were killed or stopped, or whose SuperNode was
+    disturbed: set[str] = field(default_factory=set)
     _student_killed: bool = False
 
     def wreak(self, faults: list[Fault]) -> None:
@@ -141,8 +166,8 @@ class Havoc:
         code = self.stage.server.code
         if code == -signal.SIGKILL and is_over(self.stage.place):
             return False
-        if code == QuorumError.exit_code and self.disturbed and self.resumed < _RESUMED:
-            self.resumed += 1
+        if code == QuorumError.exit_code and self.disturbed and self.played.resumed < _RESUMED:
+            self.played.resumed += 1
             self.stage.serve()
             return True
         assert code in (None, 0), f"the server ended with {code}:\n{self.stage.server.text}"
@@ -155,7 +180,7 @@ class Havoc:
     # --- doing -------------------------------------------------------------------------------
 
     def _do(self, fault: Fault) -> None:
-        self.done.append(str(fault))
+        self.played.faults.append(str(fault))
         if fault.what == "stop":
             self._stop(fault)
         elif fault.target == "server":
@@ -235,11 +260,11 @@ class Havoc:
     def _count(self, *, kill: bool, number: int = 1) -> None:
         late = number * (self.stage.progress()[1] > 0)
         if kill:
-            self.kills += number
-            self.late_kills += late
+            self.played.kills += number
+            self.played.late_kills += late
         else:
-            self.stops += number
-            self.late_stops += late
+            self.played.stops += number
+            self.played.late_stops += late
 
 
 def _send(pids: list[int], what: signal.Signals) -> None:
@@ -250,4 +275,4 @@ def _send(pids: list[int], what: signal.Signals) -> None:
             continue
 
 
-__all__ = ["Fault", "Havoc"]
+__all__ = ["Fault", "Havoc", "Played"]

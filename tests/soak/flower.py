@@ -19,43 +19,13 @@ from typing import TYPE_CHECKING, Final
 from simulation.datasets import digits_like, write_inputs
 from tests.soak.checks import CHECKS, Left
 from tests.soak.enrolled import MODES, NAMES, Base, Stage
-from tests.soak.faults import Fault, Havoc
+from tests.soak.faults import Fault, Havoc, Played
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 #: Seconds for one campaign, on a machine that is busy with others.
 _WITHIN_S: Final = 600.0
-
-
-@dataclass
-class Played:
-    """One campaign over Flower."""
-
-    number: int  # from 1
-    mode: str  # of the campaign
-    parties: int  # their number
-    faults: list[str] = field(default_factory=list)  # the injected ones, in order
-    seconds: float = 0.0  # its duration, including checks
-    kills: int = 0
-    late_kills: int = 0
-    stops: int = 0
-    late_stops: int = 0
-    resumed: int = 0
-    labels: int = 0  # released
-    vain: int = 0  # charges without a release
-    passed: list[str] = field(default_factory=list)  # names of the checks that it passed
-    wrong: list[str] = field(default_factory=list)  # failures, each as text
-
-    def __str__(self) -> str:
-        """Return a line for the screen, and one more for each failure."""
-        line = (
-            f"{self.number:4} {self.mode:11} {self.late_kills} of {self.kills} kills, "
-            f"{self.late_stops} of {self.stops} stops after a charge; {self.seconds:5.1f} s, "
-            f"{self.labels:4} labels, {self.vain} in vain; "
-            f"{'WRONG' if self.wrong else 'all checks passed'}  [{'; '.join(self.faults)}]"
-        )
-        return "\n     ".join((line, *self.wrong))
 
 
 @dataclass
@@ -139,7 +109,7 @@ class FlowerSoak:
         with Stage.of(
             base, folder, names, public=public, mode=mode, patience=patience, chance=chance
         ) as stage:
-            havoc = Havoc(stage, began + _WITHIN_S)
+            havoc = Havoc(stage, began + _WITHIN_S, played)
             self._under_way.append(havoc)
             try:
                 stage.begin()
@@ -148,13 +118,7 @@ class FlowerSoak:
             except Exception as error:  # noqa: BLE001 - the other campaigns go on
                 played.wrong.append(f"{type(error).__name__}: {error}")
             else:
-                left = Left(stage, havoc)
-                left.look()
-                played.passed, played.wrong = left.passed, left.wrong
-                played.labels, played.vain = left.labels, left.vain
-        played.faults = havoc.done
-        for what in ("kills", "late_kills", "stops", "late_stops", "resumed"):
-            setattr(played, what, getattr(havoc, what))
+                Left(stage, havoc).look()
         played.seconds = round(time.monotonic() - began, 1)
         if not played.wrong:
             shutil.rmtree(folder)

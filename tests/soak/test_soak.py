@@ -20,7 +20,7 @@ from pate.mechanisms import Outcome
 from simulation.programs import Program, Surroundings, until
 from tests.soak.checks import CHECKS, Left
 from tests.soak.enrolled import MODES, NAMES, Stage, free_parties_port
-from tests.soak.faults import Fault, Havoc
+from tests.soak.faults import Fault, Havoc, Played
 from tests.support.server.campaigns import start
 from tests.support.world.sites import Sites
 from tests.support.world.stand import Stand
@@ -85,7 +85,7 @@ def left(tmp_path: Path) -> Left:
     )
     for part in ("tmp", "elsewhere", "server", "homes"):
         (stage.folder / part).mkdir(parents=True)
-    havoc = Havoc(stage, 0.0)
+    havoc = Havoc(stage, 0.0, Played(1, "masked", 3))
     havoc.stands = [STAND]
     found = Left(stage, havoc)
     vars(stage)["stand"] = lambda: STAND
