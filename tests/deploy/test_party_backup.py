@@ -18,7 +18,7 @@ from party.backup import NOISE_FILE, back_up, restore
 from party.cli.main import app
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.voting.casting import NoiseShares
-from pate.errors import DataError, LedgerError, RefusedError, StateError, UsageError
+from pate.errors import LedgerError, RefusedError, StateError, UsageError
 from pate.runtime.home import locked
 from tests.support.party.offers import SIX, answer_and_open, joining, queries, settled
 
@@ -159,14 +159,6 @@ def test_not_under_the_feet_of_a_party_that_runs(root: Path) -> None:
     home = root / "new"
     with locked(home / "lock", "a pate-party"), pytest.raises(StateError, match="in use"):
         restore(root / "copies" / "second", home, head=head_of(root / "home"))
-
-
-def test_the_backup_of_a_server_is_none_of_a_party(root: Path) -> None:
-    place = alone(root, "second")
-    fields = json.loads((place / "backup.json").read_text())
-    (place / "backup.json").write_text(json.dumps(fields | {"role": "server"}))
-    with pytest.raises(DataError, match="pate-server ledger restore"):
-        restore(place, root / "new", head=head_of(root / "home"))
 
 
 def test_copies_taken_while_a_party_answers_have_the_noise_of_every_answer(root: Path) -> None:

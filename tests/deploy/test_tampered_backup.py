@@ -70,6 +70,7 @@ class Scene:
     def __init__(self, root: Path, kept: Path, role: str) -> None:
         self.root, self.role = root, role
         self.place = root / "backups" / "monday"
+        self.other = kept / ("party" if role == "server" else "server") / "ledger.db"
         self.homes, self.victim = root / "homes", root / "victim"
         shutil.copytree(kept / role, self.place)
         for path in (self.homes / "hospital_b", self.victim, self.homes / "identity"):
@@ -173,6 +174,12 @@ def as_pipe(scene: Scene, name: str) -> None:
     os.mkfifo(scene.place / name)
 
 
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
 def in_the_way(scene: Scene, name: str) -> None:
     """A name of the backup is a link in the home, which leads elsewhere."""
     home = scene.homes / ("hospital_b" if scene.role == "party" else "spring")
@@ -216,6 +223,9 @@ VARIANTS: dict[str, Callable[[Scene], object]] = {
     "without files": lambda s: s.fields.update(files={}),
     "of many files": lambda s: s.fields["files"].update({f"f{at}": "0" * 64 for at in range(17)}),
     "files as a list": lambda s: s.fields.update(files=["ledger.db"]),
+    "a flipped bit": lambda s: flipped(s.place / "ledger.db"),
+    "another ledger": lambda s: shutil.copy(s.other, s.place / "ledger.db"),
+    "a file that is not there": lambda s: (s.place / SECOND[s.role]).unlink(),
     "a link": lambda s: as_link(s, SECOND[s.role]),
     "a linked ledger": lambda s: as_link(s, "ledger.db"),
     "a pipe": lambda s: as_pipe(s, SECOND[s.role]),

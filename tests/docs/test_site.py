@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import markdown  # type: ignore[import-untyped]
 import pytest
 
+from tests.docs.test_options import hooks
 from tests.support.pages import DOCS, ROOT
 from tests.support.server.statuses import chromium
 
@@ -64,13 +64,9 @@ def test_examples_are_code_and_roles_are_names(site: Path) -> None:
 
 
 def test_a_formula_is_drawn_without_a_script() -> None:
-    at = importlib.util.spec_from_file_location("hooks", DOCS / "hooks.py")
-    assert at is not None
-    assert at.loader is not None
-    at.loader.exec_module(hooks := importlib.util.module_from_spec(at))
     name = "pymdownx.arithmatex"
     written = "A cost of $\\delta < 1$, for $12 or less.\n\n$$\n\\int (P - e^E Q)^+\n$$\n"
-    made = hooks.on_page_content(
+    made = hooks().on_page_content(
         markdown.markdown(written, extensions=[name], extension_configs={name: {"generic": True}})
     )
     assert re.search(
