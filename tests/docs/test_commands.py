@@ -23,9 +23,11 @@ import click
 import pytest
 
 from aggregator_server.cli.main import app as server
+from aggregator_server.results.report import entries, verify
 from party.cli.main import app as party
 from pate.encoders.encoder import read_description
 from pate.errors import PateError
+from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.runtime.child import free_port
 from pate.runtime.command import program_of
@@ -73,6 +75,8 @@ OTHERS = {
     "tar": "of the system",
     "wait": "of the shell",
 }
+#: Entries of a ledger between the rounds of a campaign.
+ROUNDS = ("round-end", "predictions", "close")
 #: Commands of other pages that are typed where README's campaign has ended, whose public set is a file.
 AFTER = (
     "pate-server export --out labels.json",
@@ -324,7 +328,14 @@ def test_commands_of_other_pages_run_after_it(first: First) -> None:
     for command in BEFORE:
         other = {"XDG_STATE_HOME": str(folder / "other")}
         typed(command.replace("./public ", "./public.npz "), folder, **other)
-    assert json.loads((folder / "labels.json").read_text())
+    labels = LabelSet.from_json((folder / "labels.json").read_text())
+    published = json.loads((folder / "student" / "privacy.json").read_text())
+    assert published == json.loads(labels.privacy), "the student publishes what the server states"
+    (place,) = (Path(state["XDG_STATE_HOME"]) / "pate" / "server").glob("campaign")
+    assert published["ledger_head"] == verify(place, None)["head"]
+    marks = [kind for each in entries(place) if (kind := each["kind"]) in ROUNDS]
+    between = ["round-end", "predictions"] * (len(marks) // 2 - 1)
+    assert marks == [*between, "round-end", "close"] != marks[:2], "it was asked between all rounds"
     assert (folder / "backup" / "server" / "2026-11-21T0300").is_dir()
     assert (folder / "hospital_a.bundle.json").is_file()
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from aggregator_server.results.report import entries
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites, lenient
 
@@ -36,31 +33,21 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
 
 def test_labels_come_out_and_the_ledger_holds(told: Campaign) -> None:
     assert told.verified()["labels_released"] == QUERIES
-    held = entries(told.place)
-    (votes,) = (each["body"] for each in held if each["kind"] == "votes")
     # "up" died after its masked votes had left: they are in the sum all the same.
-    assert isinstance(votes, dict)
-    assert votes["responders"] == ["east", "north", "up", "west"]
+    assert told.body("votes")["responders"] == ["east", "north", "up", "west"]
 
 
 def test_what_left_is_in_each_partys_own_ledger(told: Campaign) -> None:
-    shown = told.run("ledger", "party", "ledger", "--home", told.sites.home("east"))
-    shown.ends(0)
+    shown = told.does("ledger", "party", "ledger", "--home", told.sites.home("east"))
     assert "nobody saw our votes alone" in shown.output
     assert "with the votes of east, north, up, west" in shown.output
     assert "epsilon" in shown.output
 
 
 def test_the_published_statement_agrees_with_it(told: Campaign) -> None:
-    labels = told.folder / "labels.json"
-    told.run("export", "aggregator_server", "export", "--out", labels, "--home", told.home).ends(0)
-    statement = told.folder / "privacy.json"
-    text = json.loads(labels.read_text())["privacy"]
-    statement.write_text(text)
-    home = told.sites.home("west")
-    told.run("agrees", "party", "verify", statement, "--home", home).ends(0)
-    statement.write_text(text.replace('"teachers": ', '"teachers": 1'))
-    told.run("differs", "party", "verify", statement, "--home", home).ends(22)
+    text = told.exported().privacy
+    told.verify_at("west", text)
+    told.verify_at("west", text.replace('"teachers": ', '"teachers": 1'), 22)
 
 
 def test_a_server_that_is_not_the_enrolled_one(told: Campaign) -> None:

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -39,14 +38,14 @@ from aggregator_server.flower.internals import ControlClient, ListNodesRequest, 
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
 from party.cli.main import app as pate_party
-from party.flower.client_app import make_client_app
-from party.flower.connection import Connection, Timeouts
+from party.flower.connection import Timeouts
 from party.flower.supernode import Server, UntrustedServerError
 from party.identity.enrolment import Enrolment, enrol
-from pate.errors import PateError, RefusedError
+from pate.errors import RefusedError
 from pate.formats.enrolment import node_key
 from simulation.programs import until
-from tests.end_to_end.test_flower_link import collect, every_other_route
+from tests.end_to_end.test_flower_link import Party, collect, every_other_route
+from tests.support.there import there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,59 +56,11 @@ def now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-@dataclass
-class Party:
-    """A party in a thread, with its received messages and its end."""
-
-    connection: Connection
-    heard: list[bytes]
-    events: list[str]
-    error: PateError | None = None
-    leave: threading.Event = field(default_factory=threading.Event)
-    thread: threading.Thread = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.connection.run(self.leave.is_set)
-        except PateError as error:
-            self.error = error
-
-    def ends(self) -> PateError:
-        """Wait until it gives up by itself, and return why."""
-        until(lambda: not self.thread.is_alive(), f"it gives up; so far: {self.events}", 60)
-        assert self.error is not None
-        return self.error
-
-    def stop(self) -> None:
-        self.leave.set()
-        self.thread.join(30)
-        assert not self.thread.is_alive()
-
-
 def party(
     server: str, home: Path, ca: Path | None, node_key: Path | None, patience: float = 0.1
 ) -> Party:
     """Start a party; it takes no for an answer after ``patience`` seconds."""
-    heard: list[bytes] = []
-    events: list[str] = []
-
-    def answer(body: bytes) -> bytes:
-        heard.append(body)
-        return b"echo " + body
-
-    connection = Connection(
-        Server(server, ca),
-        make_client_app(answer),
-        home,
-        node_key=node_key,
-        timeouts=Timeouts(refusal=patience),
-        on_event=events.append,
-    )
-    return Party(connection, heard, events)
+    return Party(Server(server, ca), home, node_key=node_key, timeouts=Timeouts(refusal=patience))
 
 
 @dataclass
@@ -127,9 +78,7 @@ class Link:
         bundle = self.identities.invite(name, now=now(), server=self.deployment.address)
         done = enrol(bundle, self.home / name, file=self.home / "unused")
         assert done.answer is None
-        kept = Enrolment.load(self.home / name)
-        assert kept is not None
-        return kept
+        return there(Enrolment.load(self.home / name))
 
     def start(self, name: str, kept: Enrolment, patience: float = 0.1) -> Party:
         return party(kept.server, self.home / name, kept.ca, kept.node_key, patience)
@@ -216,8 +165,7 @@ def test_outsiders_are_refused_and_hear_nothing(link: Link, tmp_path: Path) -> N
 
 def test_who_does_not_check_the_server_rightly_never_meets_it(link: Link, tmp_path: Path) -> None:
     others = Identities.create(tmp_path / "others", (), 9092, now())
-    kept = Enrolment.load(link.home / "a")
-    assert kept is not None
+    kept = there(Enrolment.load(link.home / "a"))
     in_clear = party(kept.server, tmp_path / "clear", None, None)
     wrong = party(kept.server, tmp_path / "wrong", others.ca, kept.node_key)
     for each, words in ((in_clear, "speaks TLS"), (wrong, "not one that this party trusts")):
@@ -230,8 +178,7 @@ def test_who_does_not_check_the_server_rightly_never_meets_it(link: Link, tmp_pa
 @pytest.mark.parametrize("where", ["gateway", "superlink", "with the public key of a"])
 def test_a_stranger_cannot_speak_for_a_party(link: Link, where: str) -> None:
     """It knows address, node id and public key of a party; gateway and SuperLink each refuse it."""
-    superlink = link.deployment._superlink
-    assert superlink is not None
+    superlink = there(link.deployment._superlink)
     key = ec.generate_private_key(ec.SECP384R1())
     public = key.public_key()
     if where == "with the public key of a":
@@ -268,8 +215,7 @@ def test_whom_another_user_of_this_machine_lets_in_is_asked_nothing_and_shut_out
     link: Link,
 ) -> None:
     """He reaches the SuperLink's interface for operators on loopback, and has no file of ours."""
-    superlink = link.deployment._superlink
-    assert superlink is not None
+    superlink = there(link.deployment._superlink)
     key = ec.generate_private_key(ec.SECP384R1())
     pem = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -360,8 +306,7 @@ def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) 
 
 def test_a_new_superlink_knows_who_is_enrolled(link: Link) -> None:
     """Its state is lost; the party reconnects with its key, the revoked one does not."""
-    first = link.deployment.superlink_pid
-    assert first is not None
+    first = there(link.deployment.superlink_pid)
     before = link.node("a")
     os.kill(first, signal.SIGKILL)
     until(lambda: link.names() == ["a"] and link.node("a") != before, "a is back")

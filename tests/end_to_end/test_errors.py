@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import aggregator_server.cli.main
 import party.cli.main
@@ -70,21 +69,10 @@ def one_class(place: Path) -> Path:
     return npz(place, labels=np.array(["a"] * 12))
 
 
-def too_few(place: Path) -> Path:
-    return npz(place, images=GREY[:4], labels=LABELS[:4])
-
-
 def nan_pixel(place: Path) -> Path:
     images = GREY / np.float32(255)
     images[3, 1, 1] = np.nan
     return npz(place, images=images.astype(np.float32))
-
-
-def several_sizes(place: Path) -> Path:
-    for at, name in enumerate(LABELS):
-        (place / name).mkdir(exist_ok=True)
-        Image.fromarray(GREY[at][: 8 - (at == 7)]).save(place / name / f"{at}.png")
-    return place
 
 
 def truncated(place: Path) -> Path:
@@ -112,9 +100,7 @@ def npz(place: Path, **arrays: NDArray[np.generic]) -> Path:
         (missing, (), ("hospital",)),
         (table, ("--label", "outcom"), ("outcom", "age, outcome")),
         (one_class, (), ("one class only, 'a'",)),
-        (too_few, (), ("4 records for 5 teachers",)),
         (nan_pixel, ("--strict",), ("NaN",)),
-        (several_sizes, ("--strict",), ("7.png", "7x8", "8x8")),
         (truncated, (), ("records.npz", "truncated")),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

@@ -32,9 +32,10 @@ from aggregator_server.flower.internals import codeless_fab, make_fab, start_run
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection, Timeouts
 from party.flower.supernode import Server
-from pate.errors import PortInUseError, UnreachableError
+from pate.errors import PateError, PortInUseError, UnreachableError
 from pate.runtime.child import free_port
 from simulation.programs import DEADLINE_S, is_alive, until
+from tests.support.there import there
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,17 +52,40 @@ def answer(body: bytes) -> bytes:
 
 @dataclass
 class Party:
-    """A party that is being run by a thread."""
+    """A party in a thread, with its received messages and its end."""
 
+    server: Server
     home: Path
-    connection: Connection
-    events: list[str]
-    thread: threading.Thread = field(init=False)
+    app: ClientApp | None = None
+    node_key: Path | None = None
+    timeouts: Timeouts | None = None
+    heard: list[bytes] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    error: PateError | None = None
     leave: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self.thread = threading.Thread(target=self.connection.run, args=(self.leave.is_set,))
+        self.connection = Connection(
+            self.server, self.app or make_client_app(self._answer), self.home,
+            node_key=self.node_key, timeouts=self.timeouts, on_event=self.events.append,
+        )  # fmt: skip
+        self.thread = threading.Thread(target=self._run)
         self.thread.start()
+
+    def _answer(self, body: bytes) -> bytes:
+        self.heard.append(body)
+        return answer(body)
+
+    def _run(self) -> None:
+        try:
+            self.connection.run(self.leave.is_set)
+        except PateError as error:
+            self.error = error
+
+    def ends(self) -> PateError:
+        """Wait until it gives up by itself, and return why."""
+        until(lambda: not self.thread.is_alive(), f"it gives up; so far: {self.events}", 60)
+        return there(self.error)
 
     def stop(self) -> None:
         self.leave.set()
@@ -70,10 +94,7 @@ class Party:
 
 
 def party(server: str, home: Path, app: ClientApp | None = None) -> Party:
-    events: list[str] = []
-    app = make_client_app(answer) if app is None else app
-    connection = Connection(Server(server), app, home, on_event=events.append)
-    return Party(home, connection, events)
+    return Party(Server(server), home, app)
 
 
 @dataclass
@@ -202,8 +223,7 @@ def every_other_route() -> list[tuple[str, str]]:
 
 
 def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> None:
-    superlink = link.deployment._superlink
-    assert superlink is not None
+    superlink = there(link.deployment._superlink)
     refused = []
     with httpx.Client(trust_env=False, timeout=30) as client:
         public = f"http://{link.deployment.address}"
@@ -223,8 +243,7 @@ def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> Non
 
 
 def test_tasks_are_given_to_nobody_without_the_secret(link: Link) -> None:
-    superlink = link.deployment._superlink
-    assert superlink is not None
+    superlink = there(link.deployment._superlink)
     start_run(superlink.address, codeless_fab())
     with pytest.raises(httpx.HTTPStatusError) as refused:
         Session(superlink.address, b"not the secret")
@@ -233,8 +252,7 @@ def test_tasks_are_given_to_nobody_without_the_secret(link: Link) -> None:
 
 def test_code_of_a_run_is_never_run_at_a_party(link: Link, tmp_path: Path) -> None:
     """An insider, with all that the server has, starts a run whose bundle carries code."""
-    superlink = link.deployment._superlink
-    assert superlink is not None
+    superlink = there(link.deployment._superlink)
     marker = tmp_path / "marker"
     code = f"from pathlib import Path\nPath({str(marker)!r}).write_text('ran')\n".encode()
     fab = make_fab(
@@ -272,8 +290,7 @@ def test_code_of_a_run_is_never_run_at_a_party(link: Link, tmp_path: Path) -> No
 
 def test_a_killed_superlink_is_replaced_and_the_parties_come_back(link: Link) -> None:
     before = link.connected(2)
-    first = link.deployment.superlink_pid
-    assert first is not None
+    first = there(link.deployment.superlink_pid)
     for node in before:
         link.wire.send(node, b"digest", b"under way")
     os.kill(first, signal.SIGKILL)

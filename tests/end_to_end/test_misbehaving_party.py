@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from aggregator_server.results.report import entries, verify
+from aggregator_server.results.report import verify
 from party.flower.client_app import make_client_app
 from party.flower.connection import Connection
 from party.flower.supernode import Server
@@ -23,7 +23,7 @@ from protos.bounds import MAX_MESSAGE
 from protos.pate.v1 import vote_pb2
 from simulation.programs import until
 from tests.support.campaign_messages import request_in, site
-from tests.support.world.commands import KINDS, Campaign, Homes
+from tests.support.world.commands import KINDS, Campaign, Homes, one_body
 from tests.support.world.direct import DirectConnection
 from tests.support.world.in_process import Unanimous
 from tests.support.world.sites import TEACHERS, Sites
@@ -166,8 +166,7 @@ def check(text: str, place: Path, names: Sequence[str], honest: Sequence[str]) -
         # Where asking again may help, it is asked three times.
         assert 1 <= len(said) <= 3, (name, text)
     assert "Traceback" not in text
-    (votes,) = (each["body"] for each in entries(place) if each["kind"] == "votes")
-    assert isinstance(votes, dict)
+    votes = one_body(place, "votes")
     assert votes["responders"] == list(honest)
     assert votes["teachers"] == len(honest) * TEACHERS
     told = verify(place, None)

@@ -131,17 +131,9 @@ def after(program: Program, words: str) -> str:
     return program.text.rpartition(words)[2]
 
 
-def votes(played: Played) -> dict[str, object]:
-    (body,) = (each["body"] for each in entries(played.campaign.place) if each["kind"] == "votes")
-    assert isinstance(body, dict)
-    return body
-
-
 def test_a_bad_link_costs_nothing(played: Played) -> None:
     assert played.dropped > 0, played.worsened
-    responders = votes(played)["responders"]
-    assert isinstance(responders, list)
-    assert "east" in responders
+    assert "east" in played.campaign.body("votes")["responders"]
 
 
 def test_the_servers_link_comes_back_and_nobody_started_anew(played: Played) -> None:
@@ -152,7 +144,7 @@ def test_the_servers_link_comes_back_and_nobody_started_anew(played: Played) -> 
 
 def test_a_link_that_comes_back_in_time_is_waited_for(played: Played) -> None:
     assert "continuing without south" not in played.server.text
-    assert "south" in str(votes(played)["responders"])
+    assert "south" in played.campaign.body("votes")["responders"]
 
 
 def test_a_link_that_does_not_is_done_without(played: Played) -> None:
@@ -161,8 +153,8 @@ def test_a_link_that_does_not_is_done_without(played: Played) -> None:
     told = [line for line in text.splitlines() if "continuing without" in line]
     assert len(told) == 1
     assert "continuing without west:" in told[0]
-    assert votes(played)["responders"] == ["east", "north", "south"]
-    assert votes(played)["teachers"] == 3 * TEACHERS
+    assert played.campaign.body("votes")["responders"] == ["east", "north", "south"]
+    assert played.campaign.body("votes")["teachers"] == 3 * TEACHERS
 
 
 def test_half_open_connections_do_not_stay(played: Played) -> None:

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.results.report import entries
 from party.voting.voters import ReadyVoters
 from pate.data.values import Images
 from pate.errors import ProtocolError
 from pate.masking import masks, party
 from pate.masking.party import PartyMasking
+from tests.support.world.commands import one_body
 from tests.support.world.in_process import Unanimous, World
 from tests.support.world.stand import Stand
 
@@ -176,9 +176,7 @@ class Table(World):
 
     def body(self, kind: str) -> dict[str, Any]:
         """The one entry of a kind in the server's ledger."""
-        (body,) = (each["body"] for each in entries(self.place().parent) if each["kind"] == kind)
-        assert isinstance(body, dict)
-        return body
+        return one_body(self.place().parent, kind)
 
     def cost(self) -> str:
         """The cost reserved by the one charge."""

@@ -2,7 +2,7 @@
 
 The commands are the real ones in processes of their own, with their real files; only Flower's
 transport is left out (:mod:`tests.support.world.direct`), which makes one campaign some seconds of
-work. The same over Flower, for a part of the points: ``test_crashes.py``.
+work. Over Flower a server is killed in ``test_superlink_restart.py``, and anything in the soak.
 """
 
 from __future__ import annotations
@@ -199,6 +199,8 @@ def _cut_off(play: Play) -> None:
 def _check_answers(case: Case, end: Stand) -> None:
     lost = sum(point.partition(":")[0] in LOSES for point in case.points)
     lost += case.points.count("entry-written:2") == 5  # the first release
+    # Votes that are on the disk are not asked for again, and a sum that was opened is not opened anew.
+    assert end.kinds.count("votes") == end.kinds.count("opening") == 1
     # Where a label is sent, labelling continues, and may be at a charge.
     assert end.vain - lost in ((0, 1) if "label-sent" in case.names else (0,))
     assert (end.wasted > 0) == (end.vain > 0)
@@ -274,8 +276,7 @@ def test_enrolment_goes_on_after_a_kill(
                     -signal.SIGKILL
                 )
             _again(play, step, str(module), *arguments)
-        shown = play.run("server", "aggregator_server", "parties", "--json", *home)
-        shown.ends(0)
+        shown = play.does("server", "aggregator_server", "parties", "--json", *home)
         (west,) = json.loads(shown.output)["parties"]
         assert west["state"] == "enrolled"
         identity = (play.sites.home("west") / "identity.key").read_bytes()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator_server.results.report import entries
 from simulation.programs import children, is_alive, until
 from tests.support.world.commands import Campaign, names_of
 from tests.support.world.sites import Sites, lenient
@@ -67,9 +66,7 @@ def test_it_is_back_at_once_and_the_living_one_of_two_stays(tmp_path: Path) -> N
         assert server.text.count("south is back") == 1
         for party in (south, west):
             assert REFUSED not in party.text
-        (votes,) = (each["body"] for each in entries(campaign.place) if each["kind"] == "votes")
-        assert isinstance(votes, dict)
-        assert votes["responders"] == list(sites.names)
+        assert campaign.body("votes")["responders"] == list(sites.names)
         campaign.verified()
 
 

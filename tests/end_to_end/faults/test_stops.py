@@ -1,6 +1,6 @@
-"""SIGINT and SIGTERM while a command starts: one line, one exit code, no traceback.
+"""SIGINT and SIGTERM, while a command starts or is at work: one line, one exit code, no traceback.
 
-The moments are random, from the first instruction on: before it a process is only the interpreter,
+The moments of a start are random, from the first instruction on: before it a process is only the interpreter,
 which SIGTERM ends without a word. PATE_TEST_STOPS is the number of moments of each program and signal.
 """
 
@@ -19,10 +19,13 @@ import pytest
 from pate.runtime.child import python
 from pate.start import INTERRUPTED
 from simulation.datasets import deal, digits, write_split
-from simulation.programs import DEADLINE_S, Program, Surroundings, until
+from simulation.programs import DEADLINE_S, STOP_S, Program, Surroundings, until
+from tests.support.world.commands import Campaign
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.world.sites import Sites
 
 pytestmark = pytest.mark.slow
 
@@ -100,8 +103,8 @@ def _check_moments(name: str, how: signal.Signals, data: Path, folder: Path, cou
             program.sweep()
 
 
-def _check_lines(name: str, program: Program, when: str) -> None:
-    *before, last = program.lines
+def _check_lines(name: str, program: Program, when: str, first: int = 0) -> None:
+    *before, last = program.lines[first:]
     assert re.fullmatch(rf"{name}( [\w.-]+)?: stopped", last), (when, program.text)
     # Others are progress: lines that begin with the time.
     assert all(line[:2].isdecimal() for line in before), (when, program.text)
@@ -146,3 +149,21 @@ def test_the_first_line_of_a_stop_is_json_where_lines_are(
     first, last = (re.sub(stamp, "TIME", line) for line in lines)
     assert first == re.sub(r'"party": "[^"]+", ', "", last) != last
     assert first.startswith("{TIME, ")
+
+
+def test_ctrl_c_in_the_middle_of_a_vote_is_clean(sites: Sites, tmp_path: Path) -> None:
+    with Campaign(tmp_path, sites) as campaign:
+        server = campaign.serve(
+            sites.public(480, 60), "--aggregator", "gnmax", "--sigma2", "1", parties="north,south"
+        )
+        north = campaign.party("north")
+        # It dies before its votes are sent, so the campaign stands where it is.
+        campaign.party("south", failpoint="voting").ends(-signal.SIGKILL)
+        for name, program in (("pate-server", server), ("pate-party", north)):
+            assert program.family(), f"{name} has no child to leave behind"
+            said = len(program.lines)
+            program.send(signal.SIGINT)
+            program.ends(INTERRUPTED, deadline_s=STOP_S)
+            program.leaves_nobody()
+            _check_lines(name, program, "at work", said)
+        assert campaign.verified()["phase"] == "voting"

@@ -71,28 +71,3 @@ def test_none_comes_and_then_another_does(homes: Homes, tmp_path: Path) -> None:
         assert labels_of(play) == end.labels
         assert first.items() <= end.labels.items()
         play.check_parties()
-
-
-def test_the_same_comes_back_in_the_middle_of_a_round(homes: Homes, tmp_path: Path) -> None:
-    with homes.play(tmp_path / "campaign", "interactive") as play:
-        server = play.serve(failpoint="predictions-recorded")
-        parties = [play.party(name) for name in homes.names]
-        student = play.student()
-        # The server is gone when its predictions are durable, and so is the student.
-        server.ends(-signal.SIGKILL)
-        student.send(signal.SIGKILL)
-        student.ends(-signal.SIGKILL)
-        left = play.stand()
-        assert left is not None
-        assert left.kinds[-1] == "predictions"
-        server = play.serve()
-        # What the student predicts now comes too late for that round, and does no harm.
-        student = play.student()
-        for program in (student, server, *parties):
-            program.ends(0)
-        end = play.stand()
-        assert end is not None
-        end.follows(left)
-        assert end.kinds.count("predictions") == left.kinds.count("predictions")
-        assert labels_of(play) == end.labels
-        play.check_parties()

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(900)
 
 QUERIES = 40
-#: Seconds; also for what waits on a busy machine.
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         before = shown(campaign)
         parties = {name: campaign.party(name) for name in sites.names}
         first.ends(-signal.SIGKILL)
-        campaign.run("rotate", "aggregator_server", "rotate", "--home", campaign.home).ends(0)
+        campaign.does("rotate", "aggregator_server", "rotate", "--home", campaign.home)
         parties["south"].kill()
         parties["south"].leaves_nobody()
 
@@ -103,8 +102,7 @@ def test_a_superlink_that_is_killed_is_started_again_by_its_server(played: Playe
 
 
 def test_nobody_was_lost_on_the_way(played: Played) -> None:
-    (votes,) = (each["body"] for each in entries(played.campaign.place) if each["kind"] == "votes")
-    assert isinstance(votes, dict)
+    votes = played.campaign.body("votes")
     assert votes["responders"] == ["north", "south", "west"]
     assert votes["teachers"] == 3 * TEACHERS
 

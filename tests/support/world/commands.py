@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
+from aggregator_server.results.report import entries
 from pate.errors import ProcessError
+from pate.formats.labels import LabelSet
 from pate.runtime.child import free_port, python
-from simulation.programs import STOP_S, Program
+from simulation.programs import Program
 from tests.support.world.forked import Command
 from tests.support.world.sites import NAMES, TEACHERS, Sites
 from tests.support.world.stand import Stand
@@ -123,6 +124,16 @@ class Commands:
         self.programs.append(program)
         return program
 
+    def does(self, name: str, module: str, *arguments: object) -> Program:
+        """Run a command to its good end."""
+        program = self.run(name, module, *arguments)
+        program.ends(0)
+        return program
+
+    def body(self, kind: str) -> dict[str, Any]:
+        """Return the one entry of a kind in the server's ledger."""
+        return one_body(self.place, kind)
+
     def _program(
         self, name: str, module: str, *arguments: object, failpoint: str | None
     ) -> Program:
@@ -173,11 +184,22 @@ class Campaign(Commands):
 
     def verified(self) -> dict[str, object]:
         """What ``pate-server ledger verify`` says of a ledger that holds."""
-        program = self.run(
+        return self.does(
             "verify", "aggregator_server", "ledger", "verify", "--home", self.home, "--json"
-        )
-        program.ends(0)
-        return program.result()
+        ).result()
+
+    def exported(self) -> LabelSet:
+        """Return the labels that a student receives."""
+        file = self.folder / "labels.json"
+        self.does("export", "aggregator_server", "export", "--out", file, "--home", self.home)
+        return LabelSet.from_json(file.read_text())
+
+    def verify_at(self, name: str, statement: str, code: int = 0) -> None:
+        """Have a party compare a privacy statement with its own ledger; 22: it differs."""
+        file = self.folder / "privacy.json"
+        file.write_text(statement)
+        home = self.sites.home(name)
+        self.run("compares", "party", "verify", file, "--home", home).ends(code)
 
     def _doors(self) -> tuple[object, ...]:
         # A server that has enrolled its parties knows its port.
@@ -260,6 +282,13 @@ class Homes:
         return Play(folder, sites, public=sites.public(0, queries), kind=kind)
 
 
+def one_body(place: Path, kind: str) -> dict[str, Any]:
+    """Return the one entry of a kind in the ledger of a campaign's folder."""
+    (body,) = (each["body"] for each in entries(place) if each["kind"] == kind)
+    assert isinstance(body, dict)
+    return body
+
+
 @contextlib.contextmanager
 def signals_restored() -> Iterator[None]:
     """Restore this process's handlers after a command's own ``main`` was called in it."""
@@ -273,15 +302,3 @@ def names_of(pid: int) -> bytes:
     """Return what a process is called: its command line, and the name that one that was forked took."""
     process = Path("/proc") / str(pid)
     return (process / "cmdline").read_bytes() + (process / "comm").read_bytes()
-
-
-def stopped(program: Program, command: str, how: signal.Signals) -> None:
-    """Stop it at work, and check that it ends soon, says so in one line, and leaves no process."""
-    assert program.family(), f"{program.name} has no child to leave behind"
-    before = len(program.lines)
-    program.send(how)
-    program.ends(130, deadline_s=STOP_S)
-    program.leaves_nobody()
-    assert re.fullmatch(rf"{command}( [\w.-]+)?: stopped", program.lines[-1])
-    # What it said on the way, if anything, was progress: lines that begin with the time.
-    assert all(line[:2].isdecimal() for line in program.lines[before:-1]), program.text

@@ -9,17 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from aggregator_server.results.report import entries
-from pate.codes import GRID, code_of
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pate.data.values import Dataset
     from simulation.programs import Program
 
 QUERIES = 200
@@ -54,23 +49,17 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
         return campaign
 
 
-def bodies(told: Campaign, kind: str) -> list[dict[str, Any]]:
-    return [dict(each["body"]) for each in entries(told.place) if each["kind"] == kind]  # type: ignore[call-overload]
-
-
 @pytest.fixture(scope="module")
 def labels(told: Campaign) -> LabelSet:
     """The labels that a student receives."""
-    file = told.folder / "labels.json"
-    told.run("export", "aggregator_server", "export", "--out", file, "--home", told.home).ends(0)
-    return LabelSet.from_json(file.read_text())
+    return told.exported()
 
 
 def test_every_screen_says_the_same_adjacency_and_none_mentions_teachers(told: Campaign) -> None:
-    shown = [told.run("status", "aggregator_server", "status", "--home", told.home)]
-    shown += [told.run(name, "party", "ledger", "--home", told.sites.home(name)) for name in VOTERS]
-    for program in shown:
-        program.ends(0)
+    shown = [told.does("status", "aggregator_server", "status", "--home", told.home)]
+    shown += [
+        told.does(name, "party", "ledger", "--home", told.sites.home(name)) for name in VOTERS
+    ]
     for program in (*told.programs, *shown):
         text = " ".join((program.text + program.output).replace("│", " ").split())
         assert "one record added, removed or altered" in text
@@ -83,9 +72,7 @@ def test_one_charge_for_the_whole_matrix_and_the_ledger_holds(told: Campaign) ->
     server = " ".join(told.programs[0].text.split())
     assert "noise on each count: geometric, standard deviation" in server
     assert "epsilon 2.9768 at delta 0 (" in server
-    (votes,) = bodies(told, "votes")
-    (charge,) = bodies(told, "charge")
-    (release,) = bodies(told, "release")
+    votes, charge, release = map(told.body, ("votes", "charge", "release"))
     assert votes["responders"] == ["north", "south", "west"]
     assert len(charge["queries"]) == REPRESENTATIVES
     assert charge["mechanism"]["mechanism"] == "distributed-neighbour"
@@ -104,15 +91,11 @@ def test_a_party_that_died_and_came_back_is_in_the_sum_once(
     assert labels.noisy is not None
     assert labels.noisy.sigma < 5
     assert abs(int(labels.noisy.counts.sum()) - 360) < 300
-    shown = told.run("ledger", "party", "ledger", "--home", told.sites.home("west"), "--json")
-    shown.ends(0)
-    (campaign,) = _list(shown.result()["campaigns"])
-    assert campaign["queries"] == REPRESENTATIVES
-
-
-def _list(value: object) -> list[dict[str, Any]]:
-    assert isinstance(value, list)
-    return value
+    home = told.sites.home("west")
+    shown: dict[str, Any] = told.does(
+        "ledger", "party", "ledger", "--home", home, "--json"
+    ).result()
+    assert [each["queries"] for each in shown["campaigns"]] == [REPRESENTATIVES]
 
 
 def test_labels_are_what_the_noisy_votes_say(told: Campaign, labels: LabelSet) -> None:
@@ -123,14 +106,10 @@ def test_labels_are_what_the_noisy_votes_say(told: Campaign, labels: LabelSet) -
     for row in labels.rows:
         assert row.label == int(by_query[row.query].argmax())
     # 40 records at each query, most of them of one digit.
-    truth = _public(told).labels
+    truth = told.sites.left().take(range(QUERIES)).labels
     right = [truth[row.query] == row.label for row in labels.rows]
     assert len(right) >= 3
     assert np.mean(right) > 0.5
-
-
-def _public(told: Campaign) -> Dataset:
-    return told.sites.left().take(range(QUERIES))
 
 
 def test_the_statement_says_who_votes_and_a_party_agrees(told: Campaign, labels: LabelSet) -> None:
@@ -141,20 +120,8 @@ def test_the_statement_says_who_votes_and_a_party_agrees(told: Campaign, labels:
     assert said["queries_asked"] == REPRESENTATIVES
     (server,) = [each for each in said["statements"] if each["observer"] == "server"]
     assert server["epsilon"] <= 3.0
-    statement = told.folder / "privacy.json"
-    statement.write_text(labels.privacy)
-    home = told.sites.home("west")
-    told.run("agrees", "party", "verify", statement, "--home", home).ends(0)
-    statement.write_text(labels.privacy.replace("it votes once", "it votes"))
-    told.run("differs", "party", "verify", statement, "--home", home).ends(22)
-
-
-def test_what_left_is_in_each_partys_own_ledger(told: Campaign) -> None:
-    shown = told.run("ledger", "party", "ledger", "--home", told.sites.home("north"))
-    shown.ends(0)
-    assert "neighbour" in shown.output
-    assert "nobody saw our votes alone" in shown.output
-    assert "observer: server" in shown.output
+    told.verify_at("west", labels.privacy)
+    told.verify_at("west", labels.privacy.replace("it votes once", "it votes"), 22)
 
 
 def test_parties_are_told_how_it_ended(told: Campaign) -> None:
@@ -169,36 +136,4 @@ def test_no_number_of_records_is_in_what_the_server_said_or_keeps(told: Campaign
     """The parties have 120 each; only they say so."""
     server: Program = told.programs[0]
     assert "120" not in [word for line in server.lines for word in line.split()]
-    roster = bodies(told, "roster")[0]
-    assert {party["teachers"] for party in roster["parties"]} == {4095}
-
-
-@pytest.mark.slow
-def test_a_campaign_in_rounds_runs_to_its_end(tmp_path: Path) -> None:
-    sites, code = Sites(tmp_path).deal(), "dense-12 residual"
-    with Campaign(tmp_path / "campaign", sites) as campaign:
-        server = campaign.serve(
-            sites.public(0, 200), "--aggregator", "neighbour", "--epsilon", "3",
-            "--representatives", "12", "--code", "dense-12", "--noise-law", "gaussian",
-            "--rounds", "2", "--classes", ",".join("0123456789"), parties=",".join(sites.names),
-        )  # fmt: skip
-        parties = [campaign.party(name, "--votes", "neighbour") for name in sites.names]
-        server.ends(0)
-        for party in parties:
-            party.ends(0)
-        found = campaign.verified()
-        assert found["spent"] == found["cap"]
-        file = campaign.folder / "labels.json"
-        campaign.run(
-            "export", "aggregator_server", "export", "--out", file, "--home", campaign.home
-        ).ends(0)
-        noisy = LabelSet.from_json(file.read_text()).noisy
-        assert noisy is not None
-        assert (noisy.code, len(noisy.earlier)) == (code, 2)
-        shown = campaign.run(
-            "party-ledger", "party", "ledger", "--home", sites.home(sites.names[0])
-        )
-        shown.ends(0)
-        assert code_of(code).in_words in " ".join(shown.output.replace("│", " ").split())
-        assert np.abs(noisy.counts).max() < 360 * GRID + 6 * noisy.sigma
-        assert noisy.model is not None
+    assert {party["teachers"] for party in told.body("roster")["parties"]} == {4095}
