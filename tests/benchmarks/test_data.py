@@ -11,6 +11,7 @@ import pytest
 from benchmarks.data import Split, deal, images, tables
 from pate.data.values import Dataset, Images, Table
 from pate.errors import UsageError
+from tests.support.there import there
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,8 +70,7 @@ def test_no_patient_of_diabetes_is_in_two_parts() -> None:
         if part.groups is not None
     ]
     assert sum(map(len, patients)) == len(set.union(*patients)) == 69_990
-    whole = split.whole
-    assert whole is not None
+    whole = there(split.whole)
     assert np.array_equal(whole.test.labels, split.test.labels)
     assert np.array_equal(whole.private.labels, split.private.labels)
     assert split.queries.schema().count(":") == len(tables.SCORED)
@@ -87,8 +87,7 @@ def test_no_question_about_diabetes_has_its_answer_among_the_columns(
     question: str, hidden: str
 ) -> None:
     split = tables.asked(question)
-    assert split.whole is not None
-    for each in (split, split.whole):
+    for each in (split, there(split.whole)):
         assert hidden not in each.queries.schema()
         assert len(each.private.inputs) >= len(split.private)
     parts = (split.private, split.public, split.test, split.validation)
@@ -151,8 +150,7 @@ def test_every_record_goes_to_one_party_and_a_patient_too() -> None:
     assert sorted(len(part) for part in parts) == [4, 4, 5, 5, 5]
     assert sorted(np.concatenate(parts).tolist()) == list(range(23))
     whole = records(60, patients=13)
-    assert whole.groups is not None
-    held = [set(whole.groups[rows].tolist()) for rows in deal(whole, 5, seed=0)]
+    held = [set(there(whole.groups)[rows].tolist()) for rows in deal(whole, 5, seed=0)]
     assert sum(map(len, held)) == len(set.union(*held)) == 13
     first, other = (deal(records(50), 5, seed=seed)[0] for seed in (0, 1))
     assert set(first.tolist()) != set(other.tolist())

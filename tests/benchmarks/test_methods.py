@@ -32,6 +32,7 @@ from pate.runtime.screen import Screen
 from simulation.datasets import digits
 from student.chances.evidence import ONLY_NOISE
 from tests.support.encoders.embedded import embedded_records
+from tests.support.there import there
 
 SCREEN = Screen("test")
 COMPARISON = ROWS["compare-heart"]
@@ -65,22 +66,19 @@ def test_validation_shares_no_unit_with_what_stays_public() -> None:
     spent, public = problem.validation, problem.split.public
     assert len(spent) + len(public) == 240
     assert len(spent) == 80
-    assert spent.groups is not None
-    assert public.groups is not None
-    assert not set(spent.groups) & set(public.groups)
+    assert not set(there(spent.groups)) & set(there(public.groups))
 
 
 def test_a_trial_has_public_records_only() -> None:
     problem = tiny(groups=True)
     place = problem.trial(0)
     public = problem.split.public
-    assert public.groups is not None
     voters, asked = place.split.private, place.split.public
     assert voters.groups is not None
     assert asked.groups is not None
     assert len(voters) + len(asked) == len(public)
     assert not set(voters.groups) & set(asked.groups)
-    assert set(voters.groups) | set(asked.groups) == set(public.groups)
+    assert set(voters.groups) | set(asked.groups) == set(there(public.groups))
     assert place.validation is place.split.test is asked
     assert place.fewer == problem.units / len(set(voters.groups))
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -27,6 +28,7 @@ from tests.support.student_samples import (
     PRIVACY,
     ScriptedServer,
     campaign_end,
+    connected,
     label,
     round_end,
     serving,
@@ -49,23 +51,18 @@ def server_with(events: list[wire.LabelEvent] | None = None) -> ScriptedServer:
     return ScriptedServer(PUBLIC, CLASSES, SCRIPT if events is None else events)
 
 
-def connect(port: int, *, max_wait: float = 20.0, said: list[str] | None = None) -> StudentClient:
-    lines = [] if said is None else said
-    return StudentClient(f"127.0.0.1:{port}", identify(PUBLIC), max_wait=max_wait, say=lines.append)
-
-
 def refused(
     server: ScriptedServer,
     kind: type[PateError],
     why: str,
     ask: Callable[[StudentClient], object] = lambda client: list(client.events()),
 ) -> None:
-    with serving(server) as port, connect(port) as client, pytest.raises(kind, match=why):
+    with connected(server, PUBLIC) as client, pytest.raises(kind, match=why):
         ask(client)
 
 
 def test_events_come_as_values() -> None:
-    with serving(server_with()) as port, connect(port) as client:
+    with connected(server_with(), PUBLIC) as client:
         campaign = client.campaign()
         assert (campaign.id, campaign.classes, campaign.phase) == (b"c" * 16, CLASSES, "voting")
         assert list(client.events()) == EVENTS
@@ -75,7 +72,7 @@ def test_events_come_as_values() -> None:
 def test_predictions_arrive_bit_for_bit_and_the_first_count() -> None:
     server = server_with()
     probabilities = np.array([[0.25, 0.75], [1, 0], [0.5, 0.5], [0, 1]], dtype=np.float32)
-    with serving(server) as port, connect(port) as client:
+    with connected(server, PUBLIC) as client:
         assert client.submit(2, probabilities) is False
         assert client.submit(2, probabilities[::-1].copy()) is True
     message = server.submitted[2]
@@ -83,27 +80,36 @@ def test_predictions_arrive_bit_for_bit_and_the_first_count() -> None:
     assert np.array_equal(np.frombuffer(message.probabilities, "<f4").reshape(4, 2), probabilities)
 
 
-def test_a_dropped_stream_goes_on_after_the_last_event() -> None:
+@pytest.mark.parametrize(
+    ("at", "code", "why", "asked_after"),
+    [
+        (7, grpc.StatusCode.UNAVAILABLE, "restarting", [0, 3]),
+        (1, grpc.StatusCode.RESOURCE_EXHAUSTED, "8 students follow already", [0, 0]),
+    ],
+)
+def test_a_dropped_stream_goes_on_after_the_last_event(
+    at: int, code: grpc.StatusCode, why: str, asked_after: list[int]
+) -> None:
     server = server_with()
     dropped: list[wire.LabelEvent] = []
 
     def drop_once(event: wire.LabelEvent, context: grpc.ServicerContext) -> None:
-        if event.cursor == 7 and not dropped:
+        if event.cursor == at and not dropped:
             dropped.append(event)
-            context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+            context.abort(code, why)
 
     server.before = drop_once
     said: list[str] = []
-    with serving(server) as port, connect(port, said=said) as client:
+    with connected(server, PUBLIC, say=said.append) as client:
         assert list(client.events()) == EVENTS
-    assert server.asked_after == [0, 3]
-    assert "restarting" in said[0]
+    assert server.asked_after == asked_after
+    assert why in said[0]
     assert said[1].endswith("is available")
 
 
 def test_a_server_that_ends_the_stream_early_is_asked_again() -> None:
     server = server_with(SCRIPT[:2])
-    with serving(server) as port, connect(port) as client:
+    with connected(server, PUBLIC) as client:
         events = client.events()
         assert [next(events), next(events)] == EVENTS[:2]
         server.events = SCRIPT
@@ -123,48 +129,30 @@ def test_a_quiet_stream_is_opened_anew_and_nothing_is_lost() -> None:
 
     server.before = quiet_in_the_first_stream
     said: list[str] = []
-    with serving(server) as port:
-        client = StudentClient(
-            f"127.0.0.1:{port}", identify(PUBLIC), max_wait=20, say=said.append, stream_seconds=1.0
-        )
-        with client:
-            assert list(client.events()) == EVENTS
+    with connected(server, PUBLIC, say=said.append, stream_seconds=1.0) as client:
+        assert list(client.events()) == EVENTS
     assert server.asked_after == [0, 2]
     assert not said  # quiet is not gone
 
 
 def test_a_stream_that_never_gets_further_is_given_up() -> None:
-    with serving(server_with(SCRIPT[:2])) as port, connect(port, max_wait=0.5) as client:
+    with connected(server_with(SCRIPT[:2]), PUBLIC, max_wait=0.5) as client:
         events = client.events()
         assert [next(events), next(events)] == EVENTS[:2]
         with pytest.raises(UnreachableError, match="ended the stream of labels before"):
             next(events)
 
 
-def test_a_server_that_restarts_in_mid_stream_is_found_again() -> None:
-    first, second = server_with(SCRIPT[:3]), server_with()
-    said: list[str] = []
-    seen: list[object] = []
-    with serving(first) as port:
-        client = connect(port, said=said)
-        events = client.events()
-        seen += [next(events), next(events), next(events)]
-    with client, serving(second, port):
-        seen += list(events)
-    assert seen == EVENTS
-    assert second.asked_after == [3]
-    assert said[-1].endswith("is available")
-
-
 def test_no_server_is_waited_for_and_then_given_up() -> None:
     port = free_port()
     said: list[str] = []
     with (
-        connect(port, max_wait=0.5, said=said) as client,
+        StudentClient(
+            f"127.0.0.1:{port}", identify(PUBLIC), max_wait=0.5, say=said.append
+        ) as client,
         pytest.raises(UnreachableError, match=rf"nothing from 127.0.0.1:{port} for 0.5 s"),
     ):
         client.campaign()
-    assert len(said) == 1
     assert said == [f"waiting for the server at 127.0.0.1:{port}: it does not answer (yet)"]
 
 
@@ -173,7 +161,7 @@ def test_a_server_on_this_machine_is_reached_without_the_proxy(
 ) -> None:
     monkeypatch.setenv("http_proxy", f"http://me:secret@127.0.0.1:{free_port()}")
     monkeypatch.delenv("no_proxy", raising=False)
-    with serving(server_with()) as port, connect(port) as client:
+    with connected(server_with(), PUBLIC) as client:
         assert client.campaign().phase == "voting"
 
 
@@ -273,7 +261,7 @@ def test_an_unknown_phase_is_refused_and_shown_as_one_line() -> None:
 def test_a_warning_of_the_server_is_shown_as_one_line_and_cut() -> None:
     server = server_with()
     server.info.expected = "few\x1b[2J\n" * 1000
-    with serving(server) as port, connect(port) as client:
+    with connected(server, PUBLIC) as client:
         shown = client.campaign().expected
     assert shown.startswith("few\\x1b[2J\\n")
     assert shown.isprintable()
@@ -282,7 +270,7 @@ def test_a_warning_of_the_server_is_shown_as_one_line_and_cut() -> None:
 
 def test_another_campaign_or_other_classes_under_way_are_refused() -> None:
     server = server_with()
-    with serving(server) as port, connect(port) as client:
+    with connected(server, PUBLIC) as client:
         client.campaign()
         server.about.classes = (*server.about.classes, "dead")
         with pytest.raises(ProtocolError, match="changed the classes"):
@@ -295,7 +283,7 @@ def test_another_campaign_or_other_classes_under_way_are_refused() -> None:
 def test_a_label_before_the_classes_are_known_is_refused_and_after_is_not() -> None:
     server = server_with()
     server.about.classes = ()
-    with serving(server) as port, connect(port) as client:
+    with connected(server, PUBLIC) as client:
         assert client.campaign().classes == ()
         with pytest.raises(ProtocolError, match="before it named its classes"):
             list(client.events())
@@ -326,6 +314,16 @@ def test_only_probabilities_are_submitted(wrong: np.ndarray) -> None:
     assert not server.submitted
 
 
+def test_only_a_share_is_sent_as_accuracy() -> None:
+    for wrong in (-0.01, 1.01, math.nan, math.inf):
+        even = np.full((4, 2), 0.5, dtype=np.float32)
+        with (
+            connected(server_with(), PUBLIC) as client,
+            pytest.raises(DataError, match="an accuracy"),
+        ):
+            client.submit(2, even, wrong)
+
+
 def test_a_refusal_is_told_and_not_repeated() -> None:
     server = server_with()
     calls = []
@@ -340,20 +338,6 @@ def test_a_refusal_is_told_and_not_repeated() -> None:
     why = r"refused: round 7 wants nothing\\n\\x1b\[31m"
     refused(server, RefusedError, why, lambda client: client.submit(7, predictions))
     assert calls == [7]
-
-
-def test_a_full_house_is_waited_for() -> None:
-    server = server_with()
-
-    def full_once(event: wire.LabelEvent, context: grpc.ServicerContext) -> None:
-        if len(server.asked_after) == 1:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "8 students follow already")
-
-    server.before = full_once
-    said: list[str] = []
-    with serving(server) as port, connect(port, said=said) as client:
-        assert list(client.events()) == EVENTS
-    assert "8 students follow already" in said[0]
 
 
 def test_a_message_that_is_too_large_is_refused() -> None:
@@ -377,7 +361,7 @@ def test_bytes_that_are_no_message_are_refused() -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
-        with connect(port) as client:
+        with StudentClient(f"127.0.0.1:{port}", identify(PUBLIC), max_wait=20) as client:
             with pytest.raises(ProtocolError, match="does not speak this version"):
                 client.campaign()
             with pytest.raises(ProtocolError, match="does not speak this version"):

@@ -18,11 +18,7 @@ from pate.data.values import Images
 from pate.encoders.encoder import Encoder
 from pate.encoders.reading import Reader
 from pate.errors import DataError, UsageError
-from pate.features.neighbours import cast_votes
-from pate.features.space import space_over
 from pate.formats.labels import LabelRow, LabelSet
-from pate.formats.noisy_counts import NoisyVotes
-from student.client import StudentClient
 from student.lesson import Effort, Lesson, Student
 from student.reading import labelled_data
 from student.session import follow, identify
@@ -34,10 +30,11 @@ from tests.support.student_samples import (
     PRIVACY,
     ScriptedServer,
     campaign_end,
+    connected,
     digits,
     label,
+    noisy_votes,
     round_end,
-    serving,
 )
 
 #: Voting records of a class, out of 90, so that no class is without votes.
@@ -65,11 +62,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     np.savez(folder / "embeddings.npz", **embedding_arrays(seen))  # type: ignore[arg-type]
     at = np.array(choose_rows(seen, PLACES, lambda _: None))
-    space = space_over(seen)
-    voters = space.embed(voting.take(range(600)))
-    votes = cast_votes(space.embed(seen)[at], voters, others.labels[:600], 10)
-    noise = np.rint(np.random.default_rng(0).normal(size=votes.shape)).astype(np.int64)
-    noisy = NoisyVotes(at, votes + noise, 1.0, "nearest")
+    voters, told = voting.take(range(600)), others.labels[:600]
+    noisy = noisy_votes(seen, voters, told, "nearest", at, 1.0, classes=10, noise=0)
     best = noisy.counts.argmax(axis=1)
     rows = tuple(LabelRow(int(query), int(best[row]), 1, "records") for row, query in enumerate(at))
     labels = LabelSet(
@@ -186,10 +180,8 @@ def test_predictions_for_a_server_are_of_the_images(place: Path) -> None:
     def trained(*_: object) -> Student:
         return Parrot()  # type: ignore[return-value]
 
-    with serving(server) as port:
-        client = StudentClient(f"127.0.0.1:{port}", identify(seen), max_wait=20, say=lambda _: None)
-        with client:
-            follow(client, seen, trained, say=lambda _: None, seen=pixels)
+    with connected(server, seen) as client:
+        follow(client, seen, trained, say=lambda _: None, seen=pixels)
     assert len(server.submitted[2].probabilities) == 900 * 2 * 4
 
 

@@ -12,18 +12,17 @@ from pate.errors import DataError, RefusedError, SchemaError
 from pate.formats.labels import LabelRow, LabelSet
 from protos.pate.v1 import student_pb2 as wire
 from student import weights
-from student.client import StudentClient
 from student.evaluation.evaluate import Evaluation, LabelledData
 from student.lesson import Effort, Lesson, Student
-from student.session import check_labels, follow, graduate, identify, lesson
+from student.session import Measure, check_labels, follow, graduate, identify, lesson
 from tests.support.student_samples import (
     PRIVACY,
     ScriptedServer,
     accuracy,
     campaign_end,
+    connected,
     label,
     round_end,
-    serving,
     taught_rows,
     tumours,
 )
@@ -55,23 +54,29 @@ def script(first: int, second: int) -> list[wire.LabelEvent]:
 
 
 def follow_scripted(
-    server: ScriptedServer, public: Inputs, train: Teaching
+    server: ScriptedServer, public: Inputs, train: Teaching, measure: Measure | None = None
 ) -> tuple[LabelSet, list[str]]:
     said: list[str] = []
-    with serving(server) as port:
-        client = StudentClient(f"127.0.0.1:{port}", identify(public), max_wait=20)
-        with client:
-            return follow(client, public, train, say=said.append), said
+    with connected(server, public) as client:
+        return follow(client, public, train, say=said.append, measure=measure), said
 
 
 def test_a_campaign_from_first_label_to_published_student(tmp_path: Path) -> None:
     public, held_out = tumours()
     server = ScriptedServer(public.inputs, public.classes, script(40, 25))
-    train = Teaching()
-    labels, said = follow_scripted(server, public.inputs, train)
+    train, measured = Teaching(), list[float]()
+
+    def measure(student: Student) -> float:
+        measured.append(accuracy(student.predict(held_out.inputs), held_out))
+        return measured[-1]
+
+    labels, said = follow_scripted(server, public.inputs, train, measure)
     assert train.lessons == [(2, 40)]
     assert list(server.submitted) == [2]
     message = server.submitted[2]
+    # It states, with its predictions, the accuracy that it measures before each submission.
+    assert measured == [message.accuracy]
+    assert message.accuracy > 0.7
     predicted = np.frombuffer(message.probabilities, "<f4").reshape(400, 2)
     assert (predicted.argmax(axis=1) == public.labels).mean() > 0.85
     assert "the campaign has ended with 65 labels" in said
@@ -103,6 +108,7 @@ def test_a_round_without_labels_claims_nothing() -> None:
     train = Teaching()
     labels, _ = follow_scripted(server, public.inputs, train)
     assert train.lessons == []
+    assert not server.submitted[2].HasField("accuracy")  # without a measure
     assert set(np.frombuffer(server.submitted[2].probabilities, "<f4").tolist()) == {0.5}
     assert len(labels.rows) == 3
 

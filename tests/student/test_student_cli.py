@@ -16,11 +16,6 @@ from student.session import identify
 from tests.student.conftest import Here
 from tests.support.student_samples import (
     PRIVACY,
-    ScriptedServer,
-    campaign_end,
-    label,
-    round_end,
-    serving,
     tumours,
 )
 
@@ -135,26 +130,6 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
     code, _, shown = here("export", "--model", out, "--out", place / "m.onnx")
     assert code == 2
     assert "no ONNX form" in shown
-
-
-def test_train_with_a_server(place: Path) -> None:
-    public, _ = tumours()
-    inputs = read_inputs(place / "public.csv", drop=("id",))
-    events = [label(at + 1, at, int(public.labels[at])) for at in range(30)]
-    events += [round_end(31, 1, wants=True), campaign_end(32, 30)]
-    server = ScriptedServer(inputs, public.classes, events)
-    with serving(server) as port:
-        common = (
-            "--public", place / "public.csv", "--drop", "id", "--steps", 5, "--out", place / "s2",
-        )  # fmt: skip
-        command = [sys.executable, "-m", "student", "train", "--server", f"127.0.0.1:{port}"]
-        result = subprocess.run(
-            [*command, *map(str, common)], capture_output=True, text=True, timeout=120, check=False
-        )
-    assert result.returncode == 0, result.stderr
-    assert list(server.submitted) == [2]
-    assert "round 2: predictions submitted" in result.stderr
-    assert (place / "s2" / "privacy.json").read_text() == PRIVACY
 
 
 @pytest.mark.parametrize(

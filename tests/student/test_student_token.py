@@ -21,7 +21,13 @@ from student.reading import token_for
 from student.session import identify
 from tests.student.conftest import Here
 from tests.support.server.campaigns import label, make_predictions, make_spec, start
-from tests.support.student_samples import ScriptedServer, campaign_end, round_end, serving
+from tests.support.student_samples import (
+    ScriptedServer,
+    campaign_end,
+    connected,
+    round_end,
+    serving,
+)
 
 PUBLIC: Inputs = Images(np.arange(30 * 4, dtype=np.uint8).reshape(30, 2, 2, 1).copy())
 SPEC = make_spec(
@@ -99,7 +105,7 @@ def test_whoever_has_the_port_does_not_get_the_token() -> None:
     server.SubmitPredictions = submitted  # type: ignore[method-assign,assignment]
     server.GetPrivacyStatement = asked  # type: ignore[method-assign,assignment]
     token = new_token()
-    with serving(server) as port, connect(port, token) as client:
+    with connected(server, PUBLIC, token=token) as client:
         client.submit(2, np.full((30, 2), 0.5, dtype=np.float32))
         client.privacy_statement()
     assert sum(PROOF_KEY in line for line in heard) == 2

@@ -6,20 +6,28 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from pate.codes import DENSE, code_of
 from pate.data.values import Dataset, Images, Inputs, Table
+from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
+from pate.features.neighbours import cast_answers, cast_votes, representatives
+from pate.features.space import directions_over, space_over
+from pate.formats.noisy_counts import NoisyVotes
 from pate.storage.hash_chain import canonical
 from protos.pate.v1 import student_pb2 as wire
 from protos.pate.v1 import student_pb2_grpc
 from protos.terms import packed
+from student.client import StudentClient
 from student.evaluation.fairness import Groups, by_group
 from student.fit.rows import TableStudent
 from student.lesson import Lesson
+from student.session import identify
 from student.training import train
 from tests.support.campaign_messages import campaign_message
 
@@ -66,6 +74,37 @@ def noisy_lesson(data: Dataset, count: int, wrong: float, seed: int = 0) -> Less
     shift = generator.integers(1, len(data.classes), len(flipped))
     labels[flipped] = (labels[flipped] + shift) % len(data.classes)
     return Lesson(data.inputs, queries, labels, data.classes)
+
+
+def noisy_votes(
+    public: Inputs,
+    private: Inputs,
+    said: NDArray[np.int64],  # (n,) classes of the private records, or (n, m) answers of any kind
+    code: str,
+    chosen: int | NDArray[np.int64],  # representatives, or their number
+    sigma: float,  # of the noise, in votes
+    *,
+    classes: int = 0,  # their number, if classes are said
+    noise: int | np.random.Generator = 4,
+) -> NoisyVotes:
+    """Return what private records say at representatives of a public set."""
+    made = code_of(code)
+    space = (directions_over if made.name == DENSE else space_over)(public)
+    spots, voters = space.embed(public), space.embed(private)
+    at = representatives(spots, chosen) if isinstance(chosen, int) else chosen
+    if made.name == DENSE:
+        directions = Directions.fit(spots[at], spots[looked_at(len(spots))])
+        if said.ndim == 1:
+            votes = dense_votes(directions, voters, said, classes)
+        else:
+            votes = dense_sums(directions, voters, said, made.answer.grid)
+    elif said.ndim == 1:
+        votes = cast_votes(spots[at], voters, said, classes)
+    else:
+        votes = cast_answers(spots[at], voters, said)
+    spread = sigma * made.grid
+    drawn = np.rint(spread * np.random.default_rng(noise).normal(size=votes.shape))
+    return NoisyVotes(at, votes + drawn.astype(np.int64), float(spread), code)
 
 
 def taught_rows(lesson: Lesson, *, seed: int = 0, **more: Any) -> TableStudent:
@@ -147,6 +186,36 @@ def serving(service: ScriptedServer, port: int = 0) -> Iterator[int]:
         yield bound
     finally:
         server.stop(0).wait()
+
+
+@contextmanager
+def connected(
+    server: ScriptedServer, public: Inputs, *, max_wait: float = 20.0, **how: Any
+) -> Iterator[StudentClient]:
+    """Yield a client of the service; ``how`` as of :class:`StudentClient`."""
+    with serving(server) as port:
+        address = f"127.0.0.1:{port}"
+        with StudentClient(address, identify(public), max_wait=max_wait, **how) as client:
+            yield client
+
+
+@dataclass(frozen=True)
+class Parrot:
+    """A student that says what its first column says: a class, or the probability of the second of two."""
+
+    classes: tuple[str, ...] = ("a", "b", "c")
+    schema: str = "table said:number"
+    kind: str = "parrot"
+
+    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
+        assert isinstance(inputs, Table)
+        said = np.asarray(inputs.columns[0], dtype=np.float32)
+        if len(self.classes) == 2:
+            return np.column_stack([1 - said, said])
+        return np.eye(len(self.classes), dtype=np.float32)[said.astype(np.int64)]
+
+    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
+        return np.asarray(self.predict_probabilities(inputs).argmax(axis=1))
 
 
 def label(cursor: int, query: int, value: int, number: int = 1, source: int = 1) -> wire.LabelEvent:

@@ -17,8 +17,8 @@ from aggregator_server.results.statement import privacy_statement
 from pate.formats.privacy_statement import PrivacyStatement
 from student.card import Provenance, write_card
 from tests.aggregator_server.campaign import test_matrix_campaign as voting
-from tests.student.evaluation.test_evaluate import Parrot
 from tests.support.server.campaigns import label, make_spec, start
+from tests.support.student_samples import Parrot
 
 ALTERED, MOVED = "one record added, removed or altered", "one record added or removed"
 

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from pate.data.values import Table
 from pate.errors import DataError
-from pate.features.neighbours import cast_votes, representatives
-from pate.features.space import space_over
 from pate.formats.noisy_counts import NoisyVotes
 from student import weights
 from student.chances.cells import Cells, additive, cells_of, steps, tilt
@@ -19,7 +17,7 @@ from student.chances.evidence import Chances
 from student.fit.rows import TableStudent
 from student.fit.trees import boost, fit_chances
 from student.lesson import Effort, Lesson
-from tests.support.student_samples import taught_rows
+from tests.support.student_samples import noisy_votes, taught_rows
 
 SIGMA = 6.0
 THREE = ("low", "middle", "high")
@@ -46,12 +44,7 @@ def voted(classes: int = 2, queries: int = 60, sigma: float = SIGMA) -> tuple[Ta
     public, _ = people(1000, 1)
     private, chances = people(6000, 2)
     labels = np.minimum(draw(chances, 3), classes - 1)
-    space = space_over(public)
-    points = space.embed(public)
-    chosen = representatives(points, queries)
-    votes = cast_votes(points[chosen], space.embed(private), labels, classes)
-    noise = np.rint(sigma * np.random.default_rng(4).normal(size=votes.shape)).astype(np.int64)
-    return public, NoisyVotes(chosen, votes + noise, sigma)
+    return public, noisy_votes(public, private, labels, "nearest", queries, sigma, classes=classes)
 
 
 def lesson_of(public: Table, noisy: NoisyVotes | None) -> Lesson:
@@ -82,12 +75,7 @@ def test_a_smooth_guess_beside_an_additive_one_finds_what_columns_say_together()
 
     table, voters = (Table(("a", "b", "c"), tuple(rows.T)) for rows in (public[:1200], private))
     labels = (generator.random(len(private)) < chances(private)).astype(np.int64)
-    space = space_over(table)
-    points = space.embed(table)
-    chosen = representatives(points, 80)
-    votes = cast_votes(points[chosen], space.embed(voters), labels, 2)
-    noise = np.rint(SIGMA * generator.normal(size=votes.shape)).astype(np.int64)
-    noisy = NoisyVotes(chosen, votes + noise, SIGMA)
+    noisy = noisy_votes(table, voters, labels, "nearest", 80, SIGMA, classes=2, noise=generator)
     found = taught_rows(lesson_of(table, noisy), seed=0)
     cells = cells_of(table, noisy)
     assert cells is not None
@@ -131,12 +119,6 @@ def test_every_model_of_a_table_is_a_step(noise: bool, stages: tuple[int, ...]) 
     effort = Effort(steps=5)
     taught_rows(lesson, seed=0, effort=effort, progress=lambda done, of, _: told.append((done, of)))
     assert told == [(done, models) for models in stages for done in range(models + 1)]
-
-
-def test_same_seed_same_student(student: TableStudent) -> None:
-    held, _ = people(50, 5)
-    again = taught_rows(lesson_of(*voted()), seed=0, effort=Effort(steps=30))
-    assert np.array_equal(again.predict_probabilities(held), student.predict_probabilities(held))
 
 
 def test_cells_are_unbiased_about_what_they_hold() -> None:
@@ -215,14 +197,6 @@ def test_chances_of_one_class_still_make_a_model() -> None:
     sure = np.tile([1.0, 0.0, 0.0], (40, 1))
     model = fit_chances(rows, sure, seed=0, trees=2)
     assert (model.predict_proba(rows)[:, 0] > 0.9).all()
-
-
-def test_stored_and_loaded(student: TableStudent, tmp_path: Path) -> None:
-    weights.save(student, tmp_path)
-    assert (tmp_path / "boosting.skops").is_file()
-    held, _ = people(200, 5)
-    again = weights.load(tmp_path)
-    assert np.array_equal(again.predict_probabilities(held), student.predict_probabilities(held))
 
 
 @pytest.mark.parametrize(

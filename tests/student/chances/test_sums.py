@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pate.codes import GRID
 from pate.data.values import Table
 from pate.errors import DataError
-from pate.features.dense import Directions, dense_votes, looked_at
+from pate.features.dense import Directions, looked_at
 from pate.features.neighbours import representatives
 from pate.features.space import directions_over
 from pate.formats.noisy_counts import NoisyVotes, RoundCounts
@@ -34,7 +34,8 @@ from student.fit.rows import is_smooth
 from student.lesson import Effort
 from student.weights import load, save
 from tests.student.chances.test_cells import draw, lesson_of, people
-from tests.support.student_samples import taught_rows
+from tests.support.student_samples import noisy_votes, taught_rows
+from tests.support.there import there
 
 #: Of the public set.
 ROWS = 500
@@ -46,23 +47,12 @@ def summed(sigma: float, classes: int = 2) -> tuple[Table, NoisyVotes]:
     public, _ = people(ROWS, 1)
     private, chances = people(6000, 2)
     labels = np.minimum(draw(chances, 3), classes - 1)
-    space = directions_over(public)
-    points = space.embed(public)
-    chosen = representatives(points, 24)
-    votes = dense_votes(
-        Directions.fit(points[chosen], points[looked_at(ROWS)]),
-        space.embed(private),
-        labels,
-        classes,
-    )
-    noise = np.rint(sigma * GRID * np.random.default_rng(4).normal(size=votes.shape))
-    return public, NoisyVotes(chosen, votes + noise.astype(np.int64), sigma * GRID, "dense-24")
+    return public, noisy_votes(public, private, labels, "dense-24", 24, sigma, classes=classes)
 
 
 def test_chances_are_those_of_a_linear_model() -> None:
     public, noisy = summed(0.0)
-    found = linear_chances(public, noisy)
-    assert found is not None
+    found = there(linear_chances(public, noisy))
     assert np.allclose(found.sum(axis=1), 1)
     _, chances = people(ROWS, 1)
     truth = np.stack([chances[:, 0], chances[:, 1:].sum(axis=1)], axis=1)
@@ -86,8 +76,7 @@ def test_more_noise_is_shrunk_more_and_noise_alone_says_nothing() -> None:
     _, chances = people(ROWS, 1)
     apart = []
     for sigma in (0.0, 20.0, 100.0):
-        found = linear_chances(*summed(sigma))
-        assert found is not None
+        found = there(linear_chances(*summed(sigma)))
         apart.append(np.corrcoef(found[:, 0], chances[:, 0])[0, 1])
     assert apart[0] > 0.85
     assert apart[1] > 0.75
@@ -105,18 +94,9 @@ def test_a_public_set_with_another_mean_does_not_drown_a_rare_class() -> None:
     public = Table(("x", "y"), (known, other))
     x, y = rng.normal(size=20_000), rng.normal(0.3, 1, 20_000)
     labels = (rng.random(20_000) < np.clip(0.02 + 0.01 * x, 0, 1)).astype(np.int64)
-    space = directions_over(public)
-    points = space.embed(public)
-    chosen = representatives(points, 8)
-    votes = dense_votes(
-        Directions.fit(points[chosen], points[looked_at(ROWS)]),
-        space.embed(Table(("x", "y"), (x, y))),
-        labels,
-        2,
-    )
-    noise = np.rint(5 * GRID * rng.normal(size=votes.shape)).astype(np.int64)
-    found = linear_chances(public, NoisyVotes(chosen, votes + noise, 5.0 * GRID, "dense-8"))
-    assert found is not None
+    private = Table(("x", "y"), (x, y))
+    noisy = noisy_votes(public, private, labels, "dense-8", 8, 5.0, classes=2, noise=rng)
+    found = there(linear_chances(public, noisy))
     assert np.corrcoef(found[:, 1], known)[0, 1] > 0.85
     assert abs(np.corrcoef(found[:, 1], other)[0, 1]) < 0.3
 
@@ -157,8 +137,7 @@ def in_rounds(sigma: float, rounds: int, classes: int = 2) -> tuple[Table, Noisy
 def test_a_student_takes_the_model_of_the_last_round(classes: int, tmp_path: Path) -> None:
     _, likely = people(ROWS, 1)
     public, noisy = in_rounds(3.0, 3, classes)
-    found = rounds_chances(public, noisy)
-    assert found is not None
+    found = there(rounds_chances(public, noisy))
     assert np.allclose(found.sum(axis=1), 1)
     assert np.corrcoef(found[:, 0], likely[:, 0])[0, 1] > 0.9
     # The mean is what the first round counted.
@@ -219,8 +198,7 @@ def test_a_model_that_later_rounds_confirm_is_taken_though_no_record_was_counted
     public, noisy = in_rounds(3.0, 3)
     counts = RoundCounts(np.full_like(noisy.counts, -(10**6)), 1e6)
     hidden = replace(noisy, earlier=(counts, *noisy.earlier[1:]))
-    found = rounds_chances(public, hidden)
-    assert found is not None
+    found = there(rounds_chances(public, hidden))
     _, likely = people(ROWS, 1)
     assert np.corrcoef(found[:, 0], likely[:, 0])[0, 1] > 0.9
     louder = [replace(each, sigma=1e6) for each in hidden.earlier[1:]]

@@ -12,7 +12,7 @@ import yaml
 from numpy.typing import NDArray
 from rich.console import Console
 
-from pate.data.values import Dataset, Inputs, Table
+from pate.data.values import Dataset, Table
 from pate.errors import DataError, SchemaError, UsageError
 from pate.runtime.screen import Screen
 from student.card import Provenance, write_card
@@ -23,22 +23,8 @@ from student.evaluation.scores import Question, score
 from student.evaluation.words import hub_head
 from student.export import write_evaluation
 from student.output import confusion_grid, decision_grid, group_grid, measures_grid, tell_remarks
-from tests.support.student_samples import STATEMENT, counted
-
-
-class Parrot:
-    """A student whose predictions are a column of its input."""
-
-    kind = "parrot"
-    classes = ("a", "b", "c")
-    schema = "table said:number"
-
-    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
-        assert isinstance(inputs, Table)
-        return np.asarray(inputs.columns[0]).astype(np.int64)
-
-    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
-        return np.eye(3, dtype=np.float32)[self.predict(inputs)]
+from tests.support.student_samples import STATEMENT, Parrot, counted
+from tests.support.there import there
 
 
 def data(said: NDArray[np.int64], truth: NDArray[np.int64], classes: tuple[str, ...]) -> Dataset:
@@ -121,18 +107,6 @@ def test_the_card_says_who_is_served_worse() -> None:
     assert "How often it says" in card
 
 
-def test_the_card_says_who_voted() -> None:
-    bare = Provenance("cd" * 16, "x", "ef" * 32, 900, 50, 0, {})
-    of_records = STATEMENT | {"mechanism": [{"mechanism": "distributed-neighbour"}]}
-    card = write_card(Parrot(), bare, of_records, None)
-    assert "neighbour votes" in card
-    assert "50 from the records' noisy votes" in card
-    assert "teachers" not in card
-    card = write_card(Parrot(), bare, STATEMENT, None)
-    assert "A classifier of kind parrot" in card
-    assert "50 from the teachers' noisy votes" in card
-
-
 def test_the_card_makes_no_gap_of_chance_and_says_nothing_of_what_it_does_not_know() -> None:
     confusion = {"a": [[9, 1], [1, 9]], "b": [[8, 2], [2, 8]]}
     groups = counted(confusion, ("no|", "yes"))
@@ -205,66 +179,48 @@ def test_foreign_names_are_drawn_as_they_are_and_not_as_formulas(tmp_path: Path)
     assert (tmp_path / "evaluation.png").exists()
 
 
-class Sure:
-    """A student of two classes whose input is its probability of the second."""
-
-    kind = "sure"
-    classes = ("benign", "malign|ant")
-    schema = "table sure:number"
-
-    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
-        assert isinstance(inputs, Table)
-        second = np.asarray(inputs.columns[0], dtype=np.float32)
-        return np.column_stack([1 - second, second])
-
-    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
-        best: NDArray[np.int64] = self.predict_probabilities(inputs).argmax(axis=1)
-        return best
+#: A student of two classes whose input is its probability of the second.
+SURE = Parrot(("benign", "malign|ant"), "table sure:number", "sure")
 
 
 def sure(count: int, groups: NDArray[np.str_] | None = None) -> Dataset:
     generator = np.random.default_rng(3)
     truth = generator.integers(0, 2, count)
     known = np.clip(0.3 + 0.3 * truth + generator.normal(0, 0.2, count), 0, 1)
-    return Dataset(Table(("sure",), (known,)), truth, Sure.classes, groups)
+    return Dataset(Table(("sure",), (known,)), truth, SURE.classes, groups)
 
 
 def test_patients_widen_the_intervals_and_are_counted() -> None:
     whole = sure(300)
     patients = np.array([f"p{n // 6}" for n in range(300)])
-    alone, several = evaluate(Sure(), whole), evaluate(Sure(), whole, patients=patients)
+    alone, several = evaluate(SURE, whole), evaluate(SURE, whole, patients=patients)
     assert (alone.to_json()["patients"], several.to_json()["patients"]) == (None, 50)
     assert alone.accuracy == several.accuracy
     assert alone.right == Rate(int(np.trace(alone.confusion)), 300)
     assert several.right.independent is not None
     assert several.rates[0].independent is not None
     # Many groups are patients, too, and few are groups.
-    many = evaluate(Sure(), sure(300, patients))
+    many = evaluate(SURE, sure(300, patients))
     assert many.to_json() == several.to_json()
     assert many.groups is None
-    few = evaluate(Sure(), sure(300, np.array(["x", "y", "z"] * 100)), patients=patients)
-    assert few.groups is not None
-    assert few.groups.accuracy["x"].independent is not None
-    assert evaluate(Sure(), sure(300, np.array(["x", "y", "z"] * 100))).patients is None
+    few = evaluate(SURE, sure(300, np.array(["x", "y", "z"] * 100)), patients=patients)
+    assert there(few.groups).accuracy["x"].independent is not None
+    assert evaluate(SURE, sure(300, np.array(["x", "y", "z"] * 100))).patients is None
 
 
 def test_the_positive_class_is_one_for_all_figures() -> None:
     whole = sure(300, np.array(["x", "y", "z"] * 100))
-    second = evaluate(Sure(), whole)
-    first = evaluate(Sure(), whole, question=Question("benign", 0.8))
+    second = evaluate(SURE, whole)
+    first = evaluate(SURE, whole, question=Question("benign", 0.8))
     assert second.decision is None
     assert (second.positive, first.positive) == (1, 0)
-    assert second.groups is not None
-    assert first.groups is not None
-    assert (second.groups.positive, first.groups.positive) == (1, 0)
-    assert first.decision is not None
-    assert first.decision.threshold.positive == 0
+    assert (there(second.groups).positive, there(first.groups).positive) == (1, 0)
+    assert there(first.decision).threshold.positive == 0
     assert first.to_json()["positive_class"] == "benign"
-    assert second.scores is not None
-    assert first.scores is not None
-    assert second.scores.bins[0].mean == pytest.approx(1 - first.scores.bins[-1].mean, abs=0.05)
-    chosen = evaluate(Sure(), whole, question=Question(at_sensitivity=0.9)).decision
-    assert chosen is not None
+    assert there(second.scores).bins[0].mean == pytest.approx(
+        1 - there(first.scores).bins[-1].mean, abs=0.05
+    )
+    chosen = there(evaluate(SURE, whole, question=Question(at_sensitivity=0.9)).decision)
     assert (chosen.wanted, chosen.threshold.positive) == (0.9, 1)
     assert 0.9 <= (chosen.rates["sensitivity"].share or 0) < 0.92
     with pytest.raises(UsageError, match="this student has 3"):
@@ -282,7 +238,7 @@ def rare(hits: int, wrong: int = 0, *, separate: bool = True) -> Dataset:
     known = np.where(truth == 1, 0.4 if separate else 0.2, np.linspace(0.0, 0.4, 300))
     known[285 : 285 + hits] = 0.6
     known[:wrong] = 0.55
-    return Dataset(Table(("sure",), (known,)), truth, Sure.classes)
+    return Dataset(Table(("sure",), (known,)), truth, SURE.classes)
 
 
 HELPS = (
@@ -296,7 +252,7 @@ HELPS = (
     ("found", "said"),
     [
         (
-            lambda: evaluate(Sure(), rare(3)),
+            lambda: evaluate(SURE, rare(3)),
             [
                 "finds 20.0% of 'malign|ant' (3 of 15), though its probabilities rank better than chance",
                 "always saying 'benign' is as good: right for 95.0%, and the student for 96.0%",
@@ -304,9 +260,9 @@ HELPS = (
             ],
         ),
         # As good as a constant answer within its interval; no class is missed.
-        (lambda: evaluate(Sure(), rare(9, 4)), ["always saying 'benign' is as good", HELPS]),
+        (lambda: evaluate(SURE, rare(9, 4)), ["always saying 'benign' is as good", HELPS]),
         (
-            lambda: evaluate(Sure(), rare(0, separate=False)),
+            lambda: evaluate(SURE, rare(0, separate=False)),
             ["finds 0.0% of 'malign|ant' (0 of 15)", "always", "no threshold helps"],
         ),
         (
@@ -319,9 +275,9 @@ HELPS = (
                 "what helps: another campaign, with more labels of these classes",
             ],
         ),
-        (lambda: evaluate(Sure(), sure(300)), []),
+        (lambda: evaluate(SURE, sure(300)), []),
         # One class only: any answer about the other one would be unfounded.
-        (lambda: evaluate(Sure(), sure(300).take(np.flatnonzero(sure(300).labels == 1))), []),
+        (lambda: evaluate(SURE, sure(300).take(np.flatnonzero(sure(300).labels == 1))), []),
     ],
     ids=["rare", "constant", "no rank", "three classes", "good", "one class"],
 )
@@ -336,20 +292,19 @@ def test_what_the_accuracy_conceals_is_said_with_what_helps(
     for line, words in zip(lines, said, strict=True):
         assert words in line
     assert result.to_json()["remarks"] == result.remarks
-    card = write_card(Sure(), PROVENANCE, STATEMENT, result)
+    card = write_card(SURE, PROVENANCE, STATEMENT, result)
     assert card.count("Always saying") == sum("always" in each for each in said)
     assert ("A threshold finds more of that class" in card) == (len(said) == 3 and HELPS in said)
 
 
 def test_the_card_has_scores_with_the_name_and_size_of_the_data() -> None:
     patients = np.array([f"p{n // 6}" for n in range(300)])
-    result = evaluate(Sure(), sure(300), name="a*b.csv", patients=patients)
+    result = evaluate(SURE, sure(300), name="a*b.csv", patients=patients)
     assert result.scores is not None
-    assert result.scores.area is not None
-    card = write_card(Sure(), PROVENANCE, STATEMENT, result)
+    card = write_card(SURE, PROVENANCE, STATEMENT, result)
     assert "of 300 inputs right, mean recall of the classes" in card
     assert "(a\\*b.csv; 50 patients, whom the intervals count)" in card
-    area = result.scores.area
+    area = there(result.scores.area)
     low, high = area.interval or (0, 0)
     assert f"| AUC | {area.value:.3f} | {low:.3f} to {high:.3f} | 0.5: chance |" in card
     scores = result.scores
@@ -382,24 +337,10 @@ def test_the_screen_shows_names_as_they_are() -> None:
         scores=score(np.full((80, 2), 0.5), truth, classes),
         decision=Question(threshold=0.5).decision(np.full((80, 2), 0.5), truth, classes),
     )
-    assert made.groups is not None
-    assert made.decision is not None
     text = io.StringIO()
-    grids = confusion_grid(made), group_grid(made.groups), measures_grid(made)
-    for grid in (*grids, decision_grid(made.decision)):
+    grids = confusion_grid(made), group_grid(there(made.groups)), measures_grid(made)
+    for grid in (*grids, decision_grid(there(made.decision))):
         Console(file=text, width=100).print(grid)
     shown = text.getvalue()
     for name in (*classes, "[/a] above b by", "80 inputs of [/x].csv", "predicting [bold]yes"):
         assert name in shown
-
-
-def test_the_screen_says_what_an_area_lacks() -> None:
-    three = evaluate(Parrot(), data(np.array([0, 1, 1]), np.array([0, 1, 0]), Parrot.classes))
-    zeros = np.zeros(3, dtype=np.int64)
-    one = evaluate(Parrot(), data(zeros, zeros, Parrot.classes))
-    text = io.StringIO()
-    for each in (three, one):
-        Console(file=text, width=80).print(measures_grid(each))
-    assert "AUC: without c, absent here" in text.getvalue()
-    assert "all labels are of one class" in text.getvalue()
-    assert max(map(len, text.getvalue().splitlines())) <= 80

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from pate.data.values import Dataset, Images, Inputs, Table
+from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, UsageError
 from pate.formats.labels import LabelRow
 from student.evaluation.fairness import (
@@ -21,13 +20,13 @@ from student.evaluation.fairness import (
     widest_gap,
 )
 from student.evaluation.figures import Rate
-from tests.support.student_samples import counted
+from tests.support.student_samples import Parrot, counted
+from tests.support.there import there
 
 
 def test_the_published_example_of_the_difference() -> None:
     # Newcombe 1998, Table II, method 10: 56/70 against 48/80 is 0.0524 to 0.3339.
-    gap = widest_gap({"a": Rate(48, 80), "b": Rate(56, 70)})
-    assert gap is not None
+    gap = there(widest_gap({"a": Rate(48, 80), "b": Rate(56, 70)}))
     assert (gap.higher, gap.lower) == ("b", "a")
     assert gap.difference == pytest.approx(0.2)
     assert gap.low == pytest.approx(0.0524, abs=5e-5)
@@ -36,13 +35,11 @@ def test_the_published_example_of_the_difference() -> None:
 
 
 def test_few_inputs_make_no_gap_and_small_groups_do_not_hide_one() -> None:
-    few = widest_gap({"a": Rate(18, 20), "b": Rate(14, 20)})
-    assert few is not None
+    few = there(widest_gap({"a": Rate(18, 20), "b": Rate(14, 20)}))
     assert not few.told
     # Three of three and none of two are the extremes; what is certain lies between the others.
     rates = {"a": Rate(900, 1000), "b": Rate(800, 1000), "c": Rate(3, 3), "d": Rate(1, 2)}
-    found = widest_gap(rates)
-    assert found is not None
+    found = there(widest_gap(rates))
     assert (found.higher, found.lower) == ("a", "b")
     assert found.told
 
@@ -66,8 +63,7 @@ def test_alike_groups_are_seldom_told_apart() -> None:
     generator = np.random.default_rng(3)
     told = 0
     for hits in generator.binomial(300, 0.8, (200, 4)).tolist():
-        gap = widest_gap({str(at): Rate(hit, 300) for at, hit in enumerate(hits)})
-        assert gap is not None
+        gap = there(widest_gap({str(at): Rate(hit, 300) for at, hit in enumerate(hits)}))
         told += gap.told
     assert told <= 40
 
@@ -81,11 +77,9 @@ def test_groups_count_what_they_say() -> None:
     generator = np.random.default_rng(1)
     truth, said = generator.integers(0, 2, (2, 300))
     names = np.array(["x", "y", "z"])[generator.integers(0, 3, 300)]
-    found = by_group(names, truth, said, ("no", "yes"), positive=0)
-    assert found is not None
+    found = there(by_group(names, truth, said, ("no", "yes"), positive=0))
     assert found.positive == 0
-    found = by_group(names, truth, said, ("no", "yes"))
-    assert found is not None
+    found = there(by_group(names, truth, said, ("no", "yes")))
     assert found.positive == 1
     for name in ("x", "y", "z"):
         mine = names == name
@@ -131,11 +125,9 @@ def table() -> Dataset:
 
 def test_a_column_becomes_the_groups_and_stays_a_feature() -> None:
     found = group_column(table(), "sex")
-    assert found.groups is not None
-    assert found.groups.tolist() == ["sex = f", "sex = m", "sex = (missing)", "sex = m"]
+    assert there(found.groups).tolist() == ["sex = f", "sex = m", "sex = (missing)", "sex = m"]
     assert found.inputs.schema() == table().inputs.schema()
-    by_number = group_column(table(), "site").groups
-    assert by_number is not None
+    by_number = there(group_column(table(), "site").groups)
     assert by_number.tolist() == ["site = 1", "site = 2", "site = (missing)", "site = 1"]
 
 
@@ -150,32 +142,20 @@ def test_refuses_a_column_that_there_is_not() -> None:
         group_column(Dataset(ages, np.zeros(40, dtype=np.int64), ("a", "b")), "age")
 
 
-class Halves:
-    """Takes the first three inputs for a, the others for b."""
-
-    kind, classes, schema = "halves", ("a", "b", "c"), ""
-
-    def predict(self, inputs: Inputs) -> NDArray[np.int64]:
-        return (np.arange(len(inputs)) >= 3).astype(np.int64)
-
-    def predict_probabilities(self, inputs: Inputs) -> NDArray[np.float32]:
-        return np.eye(3, dtype=np.float32)[self.predict(inputs)]
-
-
 def test_coverage_goes_by_what_the_student_sees() -> None:
-    public = Table(("x",), (np.arange(8.0),))
+    public = Table(("said",), ((np.arange(8) >= 3).astype(np.float64),))
     rows = [
         LabelRow(0, 2, 1, "teachers"),
         LabelRow(1, 0, 1, "teachers"),
         LabelRow(7, 0, 2, "reinforced"),
     ]
-    found = coverage(Halves(), public, rows)
+    found = coverage(Parrot(), public, rows)
     assert found == Coverage(("a", "b", "c"), (3, 5, 0), (2, 1, 0), (2, 0, 1))
     assert found.rates == {"a": Rate(2, 3), "b": Rate(1, 5), "c": Rate(0, 0)}
     fields = json.loads(json.dumps(found.to_json()))
     assert fields["released"] == {"a": 2, "b": 0, "c": 1}
     assert fields["gap"]["told_apart"] is False
-    assert coverage(Halves(), public, []).labelled == (0, 0, 0)
+    assert coverage(Parrot(), public, []).labelled == (0, 0, 0)
 
 
 def test_the_command_reads_groups_and_patients_of_tables_and_of_archives(tmp_path: Path) -> None:
@@ -185,8 +165,7 @@ def test_the_command_reads_groups_and_patients_of_tables_and_of_archives(tmp_pat
     csv.write_text("sex,age,who,ill\nf,30,p7,no\nm,40,p8,yes\nf,50,p7,yes\n")
     test = labelled_data(csv, "ill", "sex", "who")
     found = test.records
-    assert found.groups is not None
-    assert found.groups.tolist() == ["sex = f", "sex = m", "sex = f"]
+    assert there(found.groups).tolist() == ["sex = f", "sex = m", "sex = f"]
     assert found.inputs.schema() == "table sex:category, age:number, who:category"
     assert test.patients is not None
     assert (test.patients.tolist(), test.name) == (["p7", "p8", "p7"], "test.csv")
@@ -199,10 +178,8 @@ def test_the_command_reads_groups_and_patients_of_tables_and_of_archives(tmp_pat
     site, who = np.array(["a", "b", "a"]), np.array([7, 8, 7])
     np.savez(tmp_path / "test.npz", images=pixels, labels=np.array([0, 1, 1]), site=site, who=who)
     test = labelled_data(tmp_path / "test.npz", None, "site", "who")
-    assert test.records.groups is not None
-    assert test.records.groups.tolist() == ["a", "b", "a"]
-    assert test.patients is not None
-    assert test.patients.tolist() == ["7", "8", "7"]
+    assert there(test.records.groups).tolist() == ["a", "b", "a"]
+    assert there(test.patients).tolist() == ["7", "8", "7"]
     with pytest.raises(DataError, match="no array called sex"):
         labelled_data(tmp_path / "test.npz", None, "sex")
 

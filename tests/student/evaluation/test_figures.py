@@ -12,6 +12,7 @@ from scipy.special import logit, ndtr
 
 from pate.errors import DataError
 from student.evaluation.figures import Figure, Rate, area, area_of, ranks, rate_of, spread, wilson
+from tests.support.there import there
 
 
 @pytest.mark.parametrize("doubt", [0.05, 0.001])
@@ -141,11 +142,9 @@ def test_an_area_is_scikit_learns_and_its_error_delongs() -> None:
     for coarse in (False, True):
         known = generator.random((400, 3)) + 0.3 * truth
         known = np.round(4 * known) if coarse else known
-        found = area_of(known, truth, None)
-        assert found is not None
+        found = there(area_of(known, truth, None))
         assert found.value == pytest.approx(roc_auc_score(truth, known), abs=1e-12)
-        one = area_of(known[:, :1], truth[:, :1], None)
-        assert one is not None
+        one = there(area_of(known[:, :1], truth[:, :1], None))
         high, low = known[truth[:, 0], 0], known[~truth[:, 0], 0]
         wins = (high[:, None] > low).astype(float) + (high[:, None] == low) / 2
         variance = wins.mean(1).var(ddof=1) / len(high) + wins.mean(0).var(ddof=1) / len(low)
@@ -172,8 +171,7 @@ def test_patients_of_an_area() -> None:
     wide, narrow = (np.diff(logit(each.interval))[0] for each in (once, by_input))
     assert wide == pytest.approx(2 * narrow, rel=0.2)
     # All labels of one patient: how they vary is unknown.
-    alone = area_of(known, truth, np.where(truth[:, 0], 0, np.arange(90) + 1))
-    assert alone is not None
+    alone = there(area_of(known, truth, np.where(truth[:, 0], 0, np.arange(90) + 1)))
     assert alone.interval is None
 
 
@@ -190,8 +188,7 @@ def test_the_areas_interval_covers_the_truth(rows: int) -> None:
         person, row = generator.normal(size=100).repeat(rows), generator.normal(size=100 * rows)
         weight = np.sqrt(0.8) if rows > 1 else 1.0
         noise = weight * person + np.sqrt(1 - weight**2) * row
-        found = area_of((noise + 1.5 * truth)[:, None], truth[:, None], units)
-        assert found is not None
+        found = there(area_of((noise + 1.5 * truth)[:, None], truth[:, None], units))
         assert found.interval is not None
         covered += found.interval[0] <= true <= found.interval[1]
     assert covered >= 335

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pate.errors import DataError, UsageError
 from student.evaluation.figures import Rate
 from student.evaluation.scores import Decision, Question, Scores, Threshold, score, threshold_for
+from tests.support.there import there
 
 YES_NO = ("no", "yes")
 THREE = ("a", "b", "c")
@@ -42,34 +43,29 @@ def area(scores: Scores) -> float:
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_two_classes_as_scikit_learn(*, ties: bool) -> None:
+@pytest.mark.parametrize("size", [2, 3])
+def test_classes_as_scikit_learn(size: int, *, ties: bool) -> None:
     from sklearn.metrics import brier_score_loss, roc_auc_score, roc_curve
 
-    known, truth = problem(0, 2, ties=ties)
-    found = score(known, truth, YES_NO)
-    assert area(found) == pytest.approx(roc_auc_score(truth, known[:, 1]), abs=1e-12)
-    # The convention: summed over both classes, which is twice that of one.
-    assert found.brier == pytest.approx(2 * brier_score_loss(truth, known[:, 1]), abs=1e-12)
+    known, truth = problem(size - 2, size, ties=ties)
+    found = score(known, truth, THREE[:size])
+    # The convention: summed over the classes; of two it is twice that of one.
+    each = [brier_score_loss(truth == at, known[:, at]) for at in range(size)]
+    assert found.brier == pytest.approx(sum(each), abs=1e-12)
+    if size == 3:
+        one_to_rest = roc_auc_score(truth, known, multi_class="ovr", average="macro")
+        assert area(found) == pytest.approx(one_to_rest, abs=1e-12)
+        assert found.roc is None
+        return
     share = truth.mean()
     assert found.brier_of_shares == pytest.approx(2 * share * (1 - share))
     false, true, _ = roc_curve(truth, known[:, 1])
     assert found.roc is not None
     assert np.array_equal(found.roc, np.column_stack([false, true]))
-    other = score(known, truth, YES_NO, positive=0)
-    assert area(other) == pytest.approx(roc_auc_score(truth == 0, known[:, 0]), abs=1e-12)
-
-
-@pytest.mark.parametrize("ties", [False, True])
-def test_three_classes_as_scikit_learn(*, ties: bool) -> None:
-    from sklearn.metrics import brier_score_loss, roc_auc_score
-
-    known, truth = problem(1, 3, ties=ties)
-    found = score(known, truth, THREE)
-    one_to_rest = roc_auc_score(truth, known, multi_class="ovr", average="macro")
-    assert area(found) == pytest.approx(one_to_rest, abs=1e-12)
-    each = [brier_score_loss(truth == at, known[:, at]) for at in range(3)]
-    assert found.brier == pytest.approx(sum(each), abs=1e-12)
-    assert found.roc is None
+    for positive in (0, 1):
+        asked = score(known, truth, YES_NO, positive=positive)
+        of = roc_auc_score(truth == positive, known[:, positive])
+        assert area(asked) == pytest.approx(of, abs=1e-12)
 
 
 def test_an_absent_class_is_left_out_and_named() -> None:
@@ -110,8 +106,7 @@ def test_equal_probabilities_rank_nothing() -> None:
     found = score(of_two(np.full(100, 0.25)), truth, YES_NO)
     assert area(found) == 0.5
     assert found.area is not None
-    assert found.area.interval is not None
-    assert found.area.interval[0] < 0.4  # twenty-five pairs
+    assert there(found.area.interval)[0] < 0.4  # twenty-five pairs
     (one,) = found.bins
     assert (one.observed.hits, one.observed.count, one.mean) == (25, 100, 0.25)
     assert found.calibration_error == 0
@@ -156,8 +151,7 @@ def test_perfect_probabilities_have_the_error_of_chance() -> None:
         truth = (generator.random(400) < judged).astype(np.int64)
         found = score(of_two(judged), truth, YES_NO)
         errors.append(found.calibration_error)
-        assert found.error_by_chance is not None
-        by_chance.append(found.error_by_chance)
+        by_chance.append(there(found.error_by_chance))
     assert np.mean(errors) == pytest.approx(np.mean(by_chance), abs=0.005)
     assert score(of_two(judged), truth, YES_NO, units=np.arange(400) // 2).error_by_chance is None
 
@@ -179,9 +173,7 @@ def test_what_is_no_probability_is_refused(known: NDArray[np.float64], why: str)
 def decide(
     least: float, known: NDArray[np.floating], truth: NDArray[np.int64], positive: int = 1
 ) -> Decision:
-    found = Question(YES_NO[positive], least).decision(known, truth, YES_NO)
-    assert found is not None
-    return found
+    return there(Question(YES_NO[positive], least).decision(known, truth, YES_NO))
 
 
 @pytest.mark.parametrize("positive", [0, 1])
@@ -236,9 +228,7 @@ def test_the_chosen_threshold_is_the_highest_with_that_sensitivity(
     chosen = threshold_for(wanted, known, truth, positive)
 
     def sensitivity(least: float) -> float:
-        share = decide(least, known, truth, positive).rates["sensitivity"].share
-        assert share is not None
-        return share
+        return there(decide(least, known, truth, positive).rates["sensitivity"].share)
 
     assert sensitivity(chosen.least) >= wanted
     higher = [value for value in known[:, positive].tolist() if value > np.float32(chosen.least)]
@@ -248,8 +238,7 @@ def test_the_chosen_threshold_is_the_highest_with_that_sensitivity(
 def test_what_was_chosen_on_the_data_says_so_and_has_no_interval() -> None:
     known = np.array([[0.2, 0.8], [0.6, 0.4], [0.9, 0.1]], dtype=np.float32)
     truth = np.array([1, 1, 0])
-    found = Question(at_sensitivity=0.9).decision(known, truth, YES_NO)
-    assert found is not None
+    found = there(Question(at_sensitivity=0.9).decision(known, truth, YES_NO))
     fields = found.to_json()
     assert fields["threshold_source"] == "chosen on this data"
     assert fields["wanted_sensitivity"] == 0.9

@@ -12,18 +12,16 @@ from numpy.typing import NDArray
 
 from pate.answers import NONE
 from pate.campaign.representatives import choose as choose_rows
+from pate.codes import GRID
 from pate.data.values import Dataset, Table
 from pate.errors import DataError, SchemaError, UsageError
-from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
-from pate.features.neighbours import cast_answers, cast_votes
-from pate.features.space import directions_over, space_over
-from pate.formats.noisy_counts import NoisyVotes
 from student import weights
 from student.evaluation.evaluate import evaluate
 from student.fit.rows import TableStudent, fit_head
 from student.lesson import Lesson
 from student.training import choose, train
 from tests.support.encoders.embedded import embedded, embedded_records
+from tests.support.student_samples import noisy_votes
 
 PUBLIC, TEST = embedded_records(300, seed=2), embedded_records(300, seed=3)
 FEW = np.arange(0, 300, 20)
@@ -38,16 +36,11 @@ def counts(code: str, number: int, classes: int = 3) -> Lesson:
     public, records = (
         embedded_records(rows, classes=classes, seed=seed) for rows, seed in ((300, 2), (3000, 4))
     )
-    space = (directions_over if code.startswith("dense") else space_over)(public.inputs)
     at = np.array(choose_rows(public.inputs, number, lambda _: None))
-    points, voters = space.embed(public.inputs), space.embed(records.inputs)
-    if code.startswith("dense"):
-        directions = Directions.fit(points[at], points[looked_at(300)])
-        votes, sigma = dense_votes(directions, voters, records.labels, classes), 8000.0
-    else:
-        votes, sigma = cast_votes(points[at], voters, records.labels, classes), 3.0
-    noise = np.rint(sigma * np.random.default_rng(1).normal(size=votes.shape)).astype(np.int64)
-    noisy = NoisyVotes(at, votes + noise, sigma, code)
+    sigma = 8000.0 / GRID if code.startswith("dense") else 3.0
+    noisy = noisy_votes(
+        public.inputs, records.inputs, records.labels, code, at, sigma, classes=classes, noise=1
+    )
     return Lesson(public.inputs, at[:1], public.labels[at[:1]], public.classes, noisy)
 
 
@@ -95,22 +88,16 @@ def test_labels_of_one_class_make_a_constant() -> None:
     assert (taught(lesson).predict(TEST.inputs) == 1).all()
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_it_learns_several_labels(dense: bool) -> None:
+@pytest.mark.parametrize(
+    ("code", "sigma"), [("nearest labels-1", 3.0), ("dense-30 labels-1", 2000.0 / GRID)]
+)
+def test_it_learns_several_labels(code: str, sigma: float) -> None:
     records = embedded_records(3000, seed=4)
     answers = np.stack([records.labels == at for at in range(2)], axis=1)
     columns = np.hstack([answers, ~answers.any(axis=1, keepdims=True)]).astype(np.int64)
-    space = (directions_over if dense else space_over)(PUBLIC.inputs)
     at = np.array(choose_rows(PUBLIC.inputs, 30, lambda _: None))
-    points, voters = space.embed(PUBLIC.inputs), space.embed(records.inputs)
-    if dense:
-        directions = Directions.fit(points[at], points[looked_at(300)])
-        votes, code, sigma = dense_sums(directions, voters, columns, 1), "dense-30 labels-1", 2000.0
-    else:
-        votes, code, sigma = cast_answers(points[at], voters, columns), "nearest labels-1", 3.0
-    noise = np.rint(sigma * np.random.default_rng(1).normal(size=votes.shape)).astype(np.int64)
     nothing = np.zeros(0, dtype=np.int64)
-    noisy = NoisyVotes(at, votes + noise, sigma, code)
+    noisy = noisy_votes(PUBLIC.inputs, records.inputs, columns, code, at, sigma, noise=1)
     student = taught(Lesson(PUBLIC.inputs, nothing, nothing, ("a", "b", NONE), noisy))
     assert student.classes == ("a", "b")
     chances = student.predict_probabilities(TEST.inputs)

@@ -15,9 +15,6 @@ from pate.answers import NONE, of_labels, of_numbers, points_of
 from pate.codes import code_of
 from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, SchemaError
-from pate.features.dense import Directions, dense_sums, looked_at
-from pate.features.neighbours import cast_answers, representatives
-from pate.features.space import directions_over, space_over
 from pate.formats.noisy_counts import NoisyVotes
 from student import weights
 from student.chances.cells import labels_of, shares_below
@@ -28,6 +25,8 @@ from student.lesson import Effort, Lesson, decided
 from student.training import train
 from tests.student.chances.test_cells import draw, lesson_of, people, voted
 from tests.support.needs import others_slow
+from tests.support.student_samples import noisy_votes
+from tests.support.there import there
 
 LABELS = ("heart", "lung", "rare")
 COLUMNS = ("heart", NONE, "lung", "rare")
@@ -70,22 +69,9 @@ def released(
         said = of_labels(flags, LABELS, COLUMNS, made.answer.most, data.row_hashes(), b"k")
     else:
         said = of_numbers(answers.astype(np.float64), points)
-    space = (directions_over if made.name == "dense" else space_over)(public)
-    spots, places = space.embed(public), space.embed(data.inputs)
-    chosen = representatives(spots, made.places if made.name == "dense" else 60)
-    if made.name == "dense":
-        votes = dense_sums(
-            Directions.fit(spots[chosen], spots[looked_at(len(spots))]),
-            places,
-            said,
-            made.answer.grid,
-        )
-    else:
-        votes = cast_answers(spots[chosen], places, said)
-    spread = sigma * made.grid
-    noise = np.rint(spread * np.random.default_rng(4).normal(size=votes.shape)).astype(np.int64)
-    classes = COLUMNS if data.kind == "labels" else points
-    return public, NoisyVotes(chosen, votes + noise, spread, code), classes
+    number = made.places if made.name == "dense" else 60
+    noisy = noisy_votes(public, data.inputs, said, code, number, sigma)
+    return public, noisy, COLUMNS if data.kind == "labels" else points
 
 
 def taught(
@@ -104,14 +90,12 @@ def test_shares_of_labels_are_those_of_the_records(code: str) -> None:
     wanted = chances_of(public)
     none = COLUMNS.index(NONE)
     if code.startswith("dense"):
-        found = linear_labels(public, noisy, none)
-        assert found is not None
+        found = there(linear_labels(public, noisy, none))
         # The rare one is no direction of the space.
         for label, chances in enumerate(found[:2]):
             assert np.corrcoef(chances[:, 1], wanted[:, label])[0, 1] > 0.6
         return
-    cells = labels_of(public, noisy, none)
-    assert cells is not None
+    cells = there(labels_of(public, noisy, none))
     for label, each in enumerate(cells):
         assert np.allclose(each.shares.sum(axis=1), 1)
         near = each.means(wanted[:, [label]])[:, 0]
@@ -213,8 +197,7 @@ def test_a_student_of_more_points_than_two_ends_predicts_the_median(
     assert found["r2"]["value"] > mean["r2"]["value"] - 0.03
     said, average = student.predict_numbers(held.inputs)
     assert (said < average).mean() > 0.9
-    assert held.answers is not None
-    assert 0.4 < (held.answers <= said).mean() < 0.62
+    assert 0.4 < (there(held.answers) <= said).mean() < 0.62
     if len(points) == 14:
         assert set(np.unique(said)) <= set(range(1, 15))
     weights.save(student, tmp_path)
