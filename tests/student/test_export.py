@@ -23,6 +23,7 @@ from student import onnx_graph, weights
 from student.card import Provenance, write_card
 from student.evaluation.evaluate import evaluate
 from student.export import check_out, publish, scratch
+from student.fit.rows import TableStudent
 from student.lesson import Effort, Lesson, Student
 from student.training import train
 from tests.support.student_samples import (
@@ -163,6 +164,11 @@ TAUGHT = (
         "vote once, for",
     ),
     ([Neighbour(9, Fraction(40), 1)], "vote once, for its class", "round"),
+    (
+        [Neighbour(9, Fraction(40), 1, code="nearest ordered")],
+        "a clear winner got it as their label",
+        "noisy sums were released",
+    ),
 )
 
 
@@ -176,6 +182,13 @@ def test_the_card_says_how_the_campaign_voted(
     assert false not in card.split("## Privacy")[0]
     # Of every step, to its last parameter.
     assert mechanism_in_words(steps).replace("_", "\\_") in card
+
+
+def test_the_card_says_that_classes_have_an_order(of_rows: Student) -> None:
+    assert isinstance(of_rows, TableStudent)
+    ordered = replace(of_rows, answer="ordered")
+    flowing = " ".join(write_card(ordered, PROVENANCE, STATEMENT, None).split())
+    assert "It tells 2 classes apart, which have an order: malignant, benign." in flowing
 
 
 def test_a_student_without_a_label_is_said_to_learn_from_none(of_rows: Student) -> None:
