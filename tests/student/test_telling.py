@@ -38,7 +38,7 @@ def test_the_last_line_promises_what_the_statement_does(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """For the neighbours of who voted; and nothing where the statement takes it back."""
-    labels = few(mechanism, **more)
+    labels = few(mechanism, (), **more)
     tell_published(
         Published((), None, 1.0), labels, Path("out"), Screen("pate-student"), as_json=False
     )
