@@ -51,7 +51,6 @@ from pate.mechanisms import (
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
 from pate.storage.hash_chain import Entry
-from pate.storage.table_cache import cached_table
 from pate.votes import Counts
 from simulation.parties import open_ensemble, open_voter
 from simulation.simulate import carrier_to, run_campaign
@@ -297,9 +296,7 @@ def cost_of_votes(
     margins: Counts | None = None,
 ) -> Account:
     """Return the cost of answering every row of ``votes`` once; margins are those of an interactive round."""
-    return account(
-        votes, setting, delta=delta, neighbours=NEIGHBOURS, tables=cached_table, margins=margins
-    )
+    return account(votes, setting, delta=delta, neighbours=NEIGHBOURS, margins=margins)
 
 
 def add_up(accounts: Sequence[Account]) -> dict[str, tuple[float, float]]:

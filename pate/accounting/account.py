@@ -15,6 +15,7 @@ import numpy as np
 from pate.accounting.arrays import Floats, blocks, check_histograms, check_orders, check_positive
 from pate.accounting.bounds import outlier, theorem3, theorem6, threshold
 from pate.accounting.bounds.sharp import GaussianSetting, bound_by_outcomes, sharp_bound
+from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.conversion import best_order, check_delta, epsilon_from_rdp
 from pate.accounting.gate import Choice, least_for_public_proxy
 from pate.accounting.gdp import epsilon_from_delta
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from pate.accounting.bounds.sharp import Tables
     from pate.accounting.choices import BoundName
     from pate.accounting.units import Neighbours
 
@@ -137,7 +137,6 @@ def account(
     *,
     delta: float,
     neighbours: Neighbours,
-    tables: Tables,
     bounds: Sequence[BoundName] | None = None,
     orders: ArrayLike = ORDERS,
     margins: ArrayLike | None = None,
@@ -150,7 +149,6 @@ def account(
         setting: the mechanism.
         delta: failure probability.
         neighbours: whom it protects.
-        tables: where tables of Theorem 6+ come from, for a gate.
         bounds: which ones; None for all that the mechanism has.
         orders: (orders,) Renyi orders to choose from.
         margins: (queries,) what the check looks at, if not the largest count: for
@@ -162,7 +160,7 @@ def account(
         AccountingError: for impossible votes, orders or parameters.
         UsageError: for a bound that the mechanism does not have.
     """
-    check_delta(delta)  # before a table is built for nothing
+    check_delta(delta)
     counts = check_histograms(votes)
     orders = check_orders(orders)
     known: tuple[BoundName, ...] = (
@@ -182,7 +180,7 @@ def account(
     found = _gaussian(counts, seen, setting, delta, neighbours, wanted, orders)
     if not gate or "sharp" not in found.figures or margins is not None:
         return found
-    batch = _batch(found, counts, setting, neighbours, tables)
+    batch = _batch(found, counts, setting, neighbours)
     return replace(found, gate=least_for_public_proxy(batch, delta=delta))
 
 
@@ -243,11 +241,7 @@ def _gaussian(
 
 
 def _batch(
-    found: Account,
-    counts: Floats,
-    setting: GaussianSetting,
-    neighbours: Neighbours,
-    tables: Tables,
+    found: Account, counts: Floats, setting: GaussianSetting, neighbours: Neighbours
 ) -> Batch:
     # A gate counts at one order, somewhat below the best of the bound alone.
     orders = np.unique(1.0 + _RELEASE_ORDERS * (found.figures["sharp"].best_orders[1] - 1.0))
@@ -255,7 +249,7 @@ def _batch(
         counts,
         setting.label,
         neighbours,
-        sharp_bound(setting, neighbours, orders, tables),
+        sharp_bound(setting, neighbours, orders, Table.build),
         orders=orders,
         checked=setting.check is not None,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +13,6 @@ from benchmarks.data.images import PublishedTeachers, deal_votes, numbered
 from benchmarks.methods import campaign
 from benchmarks.methods.campaign import add_up, bounds_of, cost_of_votes, setting_of
 from benchmarks.rows import Options
-from pate.accounting.bounds.theorem6_plus import Table
 from pate.errors import UsageError
 from pate.mechanisms import GNMax
 from pate.runtime.screen import Screen
@@ -30,12 +28,6 @@ if TYPE_CHECKING:
 
 SCREEN = Screen("test")
 VOTES = np.array([[240, 10], [30, 220], [130, 120], [250, 0]] * 5)
-
-
-@pytest.fixture(autouse=True)
-def coarse_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of 128 knots take no time, are bounds too, and stay out of this user's cache."""
-    monkeypatch.setattr(campaign, "cached_table", partial(Table.build, knots=128))
 
 
 def teachers(parties: int) -> list[PublishedTeachers]:

@@ -12,7 +12,7 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import httpx
 import numpy as np
@@ -251,7 +251,7 @@ def _of_votes(told: Told) -> list[Secret]:
     law = DiscreteGaussian(SIGMA)
     whole = account(
         counts, GaussianSetting(label=law), delta=DELTA, neighbours=Neighbours(),
-        tables=_no_table, bounds=("theorem6", "independent"),
+        bounds=("theorem6", "independent"),
     )  # fmt: skip
     depends, fixed = whole.figures["theorem6"], whole.figures["independent"]
     made = [
@@ -265,10 +265,6 @@ def _of_votes(told: Told) -> list[Secret]:
     log_q = gnmax_log_q(counts, law)
     made.append(searching.figures("q of a query", "nobody", [*log_q, *np.exp(log_q)]))
     return made
-
-
-def _no_table(*_: object) -> NoReturn:
-    raise AssertionError("no bound that is asked for needs one")
 
 
 def _votes_of(home: Path, public: Path) -> NDArray[np.int64]:

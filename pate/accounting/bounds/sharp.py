@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pate.accounting.bounds.laws import Law
     from pate.accounting.units import Neighbours
 
-#: Returns the table of Theorem 6+ for a mu and orders, possibly from a cache on disk.
+#: Returns the table of Theorem 6+ for a mu and orders.
 Tables = Callable[[float, Floats], Table]
 
 

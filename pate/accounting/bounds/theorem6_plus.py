@@ -30,7 +30,6 @@ import numpy as np
 from pate.accounting.arrays import (
     Floats,
     blocks,
-    check_log_probabilities,
     check_orders,
     check_positive,
     check_queries,
@@ -40,13 +39,8 @@ from pate.accounting.bounds.two_tails import GRID, log_excess
 from pate.errors import AccountingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from numpy.typing import ArrayLike
 
-    from numpy.typing import ArrayLike, NDArray
-
-#: Version of the values: raised when a change alters them, so that no stored table is used after
-# it.
-VERSION: Final = 1
 #: Defaults of a table: knots, and the relative excess of a value above the least provable one.
 KNOTS: Final = 4096
 TIGHTNESS: Final = 3e-4
@@ -66,16 +60,9 @@ _SMALL: Final = 1e-7
 _SMALL_PART: Final = 1e-4
 #: Part of the knots that is spread evenly, whatever the bounds do.
 _EVEN: Final = 0.2
-_NAMES: Final = ("mu", "orders", "knots", "values")
 
 
-def rdp(
-    log_q: ArrayLike,
-    mu: float,
-    orders: ArrayLike,
-    tightness: float = 1e-3,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> Floats:
+def rdp(log_q: ArrayLike, mu: float, orders: ArrayLike, tightness: float = 1e-3) -> Floats:
     """Return an upper bound on the Renyi divergence of a label, the data set with this q first.
 
     It is in nats, never above order * mu^2 / 2, and above ln V / (order - 1) by at most the part
@@ -92,14 +79,13 @@ def rdp(
     tightness = check_positive(tightness, "tightness")
     made = np.empty((len(log_q), len(orders)))
     for rows in blocks(len(log_q), len(orders) * len(GRID)):
-        progress(rows.start, len(log_q))
         made[rows] = _of_block(log_q[rows], mu, orders, tightness)
     return check_rdp(made, "Theorem 6+")
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Lookup table of Theorem 6+ by log q. Its arrays are read-only.
+    """Lookup table of Theorem 6+ by log q, as :meth:`build` makes it. Its arrays are read-only.
 
     Knots stand closer where the bounds change faster. Below the lowest one every bound is
     negligible, and the value there is taken; at q = 1 it is the cost without votes.
@@ -115,22 +101,8 @@ class Table:
     values: Floats  # (knots, orders) nats, not falling along the knots
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mu", check_positive(self.mu, "mu"))
-        object.__setattr__(self, "orders", _own(check_orders(self.orders)))
-        object.__setattr__(self, "knots", _own(check_log_probabilities(self.knots, "a knot")))
-        object.__setattr__(self, "values", _own(self.values))
-        knots, values = self.knots, self.values
-        if knots.ndim != 1 or not knots.size or values.shape != (knots.size, self.orders.size):
-            raise AccountingError(
-                f"a table of {self.orders.size} orders cannot have knots of shape {knots.shape} "
-                f"and values of shape {values.shape}"
-            )
-        if not (np.isfinite(knots[0]) and (np.diff(knots) > 0.0).all() and knots[-1] == 0.0):
-            raise AccountingError("the knots of a table must rise, from a finite one to 0")
-        if not ((values >= 0.0).all() and (np.diff(values, axis=0) >= 0.0).all()):
-            raise AccountingError("the values of a table must not be NaN, negative or falling")
-        if not (values[-1] == _without_votes(self.mu, self.orders)).all():
-            raise AccountingError("a table must end with the cost without votes")
+        for array in (self.orders, self.knots, self.values):
+            array.flags.writeable = False
 
     @classmethod
     def build(
@@ -139,58 +111,23 @@ class Table:
         orders: ArrayLike,  # (orders,) Renyi orders
         knots: int = KNOTS,  # how many, at least 16
         tightness: float = TIGHTNESS,  # of the bound at a knot
-        # called with how many knots are done, of how many
-        progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> Table:
         """Evaluate the bound at ``knots`` places: 3 to 6 microseconds for each of them and order."""
-        mu, orders = check_positive(mu, "mu"), check_orders(orders)
+        mu, orders = check_positive(mu, "mu"), check_orders(orders).copy()
         if knots < 16:
             raise AccountingError(f"a table needs at least 16 knots, got {knots}")
         if mu > _CAP_ABOVE_MU:  # the same whatever the votes are: no knot is below another
             return cls(mu, orders, np.zeros(1), _without_votes(mu, orders)[None])
         places = _knots(mu, orders, knots)
-        values = rdp(places, mu, orders, tightness, progress)
+        values = rdp(places, mu, orders, tightness)
         # A value bounds those at all smaller q, so the least from each knot upwards is taken.
         values = np.minimum.accumulate(values[::-1], axis=0)[::-1]
         return cls(mu, orders, places, values)
 
     def lookup(self, log_q: ArrayLike) -> Floats:
         """Return the bound of each query, (queries, orders) nats, with q rounded up to a knot."""
-        return self.values[self._places(log_q)]
-
-    def to_arrays(self) -> dict[str, Floats]:
-        """Return the table as arrays by name, for :meth:`from_arrays`."""
-        return {
-            "mu": np.array(self.mu),
-            "orders": self.orders,
-            "knots": self.knots,
-            "values": self.values,
-        }
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[np.generic]]) -> Table:
-        """Return the table that :meth:`to_arrays` wrote.
-
-        Only the form of the arrays is checked; wrong values cannot be detected.
-        """
-        if set(arrays) != set(_NAMES) or arrays["mu"].shape != ():
-            raise AccountingError(f"not a table: it has the arrays {sorted(arrays)}")
-        if any(arrays[name].dtype != np.float64 for name in _NAMES):
-            raise AccountingError("not a table: its arrays are not float64")
-        mu, orders, knots, values = (arrays[name].astype(np.float64) for name in _NAMES)
-        return cls(float(mu), orders, knots, values)
-
-    def _places(self, log_q: ArrayLike) -> NDArray[np.intp]:
-        """Return the place of the first knot that is not below each log q, (queries,)."""
-        # The last knot is 0, and log q is at most 0: there always is one.
-        return np.searchsorted(self.knots, check_queries(log_q), side="left")
-
-
-def _own(values: ArrayLike) -> Floats:
-    """Return a read-only copy."""
-    made = np.array(values, np.float64, order="C")
-    made.flags.writeable = False
-    return made
+        # The last knot is 0, and log q is at most 0: there always is one that is not below it.
+        return self.values[np.searchsorted(self.knots, check_queries(log_q), side="left")]
 
 
 def _without_votes(mu: float, orders: Floats) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from rich.table import Table as Sheet
@@ -24,8 +23,7 @@ from pate.errors import DataError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.formats.votes_file import load_numbers, read_vote_matrix
 from pate.mechanisms import round_predictions
-from pate.runtime.screen import Display, Screen
-from pate.storage.table_cache import cached_table
+from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,19 +52,15 @@ def run_account(options: AccountOptions) -> dict[str, Any]:
     votes = _rows(read_vote_matrix(options.votes), options)
     options, chosen = _completed(options, votes)
     neighbours = Neighbours(options.votes_per_unit, options.adjacency)
-    # Of all that is made only the table for a gate takes time, once for each noise.
-    title = f"{len(votes)} queries: building a table for a gate"
-    with Screen("pate").bar(title, percent=True, late=True) as progress:
-        found = account(
-            votes,
-            _setting(options),
-            delta=options.delta,
-            neighbours=neighbours,
-            tables=partial(cached_table, progress=progress),
-            bounds=cast("Sequence[BoundName]", options.bounds or ()),
-            margins=_margins(votes, options),
-            gate=options.gate,
-        )
+    found = account(
+        votes,
+        _setting(options),
+        delta=options.delta,
+        neighbours=neighbours,
+        bounds=cast("Sequence[BoundName]", options.bounds or ()),
+        margins=_margins(votes, options),
+        gate=options.gate,
+    )
     return {
         "answered": found.answered,
         "bounds": {name: _figures(found, name) for name in found.figures},

@@ -12,7 +12,6 @@ import pytest
 from pate.accounting.account import LaplaceSetting, account
 from pate.accounting.bounds.laws import Gaussian
 from pate.accounting.bounds.sharp import GaussianSetting
-from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.units import Neighbours
 from tests.support.accounting.vectors import OPS, main, problems
 
@@ -79,7 +78,6 @@ def test_published_votes(test_data: Path, dataset: str) -> None:
         setting,
         delta=case["delta"],
         neighbours=Neighbours(),
-        tables=Table.build,
         orders=ORDERS,
     )
     close = pytest.approx
@@ -110,7 +108,6 @@ def test_published_votes_by_lnmax(test_data: Path, dataset: str) -> None:
             LaplaceSetting(gamma=given["gamma"]),
             delta=case["delta"],
             neighbours=Neighbours(),
-            tables=Table.build,
         )
         assert found.figures["paper-2017"].classical == pytest.approx(given["eps"], rel=1e-8)
         # All orders and the better conversion only help.
@@ -120,7 +117,6 @@ def test_published_votes_by_lnmax(test_data: Path, dataset: str) -> None:
             LaplaceSetting(gamma=given["gamma"]),
             delta=case["delta"],
             neighbours=Neighbours(),
-            tables=Table.build,
             bounds=("sharp",),
             orders=np.arange(2.0, 10.0),
         )

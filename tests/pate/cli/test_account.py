@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,6 @@ from simulation.cli import app
 from tests.support.needs import others_slow
 
 CONFIDENT = ("--threshold", "200", "--sigma1", "150", "--sigma2", "40")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A cache of our own, empty at first: a table is computed once for all tests here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def run(*arguments: str) -> dict[str, Any]:
