@@ -32,7 +32,6 @@ from pate.accounting.arrays import (
     Floats,
     check_log_probabilities,
     check_orders,
-    check_positive,
     check_rdp,
 )
 from pate.accounting.bounds import theorem6
@@ -102,7 +101,7 @@ class Bits(NamedTuple):
                 excess += np.multiply(work, passed, out=work)
         excess *= 1.0 + ROUNDING * (4.0 - self.log_p.sum(axis=0))[:, None]
 
-    def log_moment(self, excess_order: Floats, growth: Floats | float = 0.0) -> Floats:
+    def log_moment(self, excess_order: Floats, growth: Floats) -> Floats:
         """Return log E, rounded up, whatever its size; (queries, orders)."""
         excess, passed, work = np.empty((3, self.log_p.shape[1], excess_order.size))
         self.fill(excess_order, excess, passed, work)
@@ -112,7 +111,7 @@ class Bits(NamedTuple):
         logs += np.multiply.outer(self.error, excess_order)
         logs[0] += growth
         # p^a p'^(1-a) (e^growth - 1), where one factor may overflow while the other vanishes.
-        excess -= np.exp(np.minimum(logs[0], _LARGE)) * np.expm1(-np.asarray(growth))
+        excess -= np.exp(np.minimum(logs[0], _LARGE)) * np.expm1(-growth)
         large = np.isinf(excess) | (logs[0] > _LARGE)
         excess[large] = 0.0
         by_logs = np.logaddexp(*logs) * (1.0 + 8.0 * ROUNDING)
@@ -146,47 +145,20 @@ def log_fail(v: ArrayLike, threshold: float, law: Law) -> Floats:
     return law.log_survival(np.nextafter(-_distance(v, threshold), np.inf))
 
 
-def rdp_exact(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike) -> Floats:
-    """Return the largest divergence of the bit at v from the bit at v - k and at v + k, in nats.
-
-    >>> from pate.accounting.bounds.laws import Gaussian
-    >>> rdp_exact([214.0], 200.0, Gaussian(150.0), 1, [2.0, 14.0]).round(12).tolist()
-    [[2.8209542e-05, 0.000197948212]]
-
-    Exact but for rounding, which is added: a relative 1e-9 at most while log p is above -1000.
-
-    Source: own; the same is used by Zhu et al. 2020 (Private-kNN, CVPR) as noisy screening.
-    Proof: docs/proofs/labels.md, section 5.
-    """
-    alphas = check_orders(orders)
-    values, rows = np.unique(_values(v), return_inverse=True)
-    worst = largest_log_moments(values, threshold, law, k, alphas) / (alphas - 1.0)
-    return check_rdp(worst, "the cost of the check")[rows]
-
-
 def rdp_theorem6(v: ArrayLike, threshold: float, law: Law, k: int, orders: ArrayLike) -> Floats:
     """Return the bound of PATE 2018, in nats: Theorem 6 with q the chance of the rarer bit.
 
-    Never below :func:`rdp_exact`, but for rounding; for comparison with the literature. Only a Gaussian,
-    continuous or discrete, has the RDP curve k^2 order / (2 sigma^2) that the theorem is used with.
+    Never below :func:`joint` with a free label, but for rounding; for comparison with the literature.
+    Only a Gaussian, continuous or discrete, has the RDP curve k^2 order / (2 sigma^2) that the theorem
+    is used with.
 
     Source: Papernot et al. 2018 (arXiv 1802.08908), Theorem 6 and Proposition 10.
     """
     if not isinstance(law, Gaussian | DiscreteGaussian):
         raise AccountingError(f"Theorem 6 is for Gaussian noise, not for {law}")
     log_q = np.minimum(log_pass(v, threshold, law), log_fail(v, threshold, law))
-    return theorem6.rdp(log_q, _rate(law.sigma, k), orders)
-
-
-def independent(sigma: float, k: int, orders: ArrayLike) -> Floats:
-    """Return order * k^2 / (2 sigma^2), the data-independent cost. (orders,), in nats.
-
-    >>> independent(150.0, 1, [2.0]).round(9).tolist()
-    [4.4444e-05]
-
-    Source: Papernot et al. 2018, Proposition 8, for a scalar.
-    """
-    return _rate(sigma, k) * check_orders(orders)
+    rate = check_votes_per_unit(k) ** 2 / (2.0 * law.sigma**2)
+    return theorem6.rdp(log_q, rate, orders)
 
 
 def largest_log_moments(
@@ -195,12 +167,12 @@ def largest_log_moments(
     law: Law,
     k: int,
     orders: Floats,
-    rdp_label: Floats | None = None,
+    rdp_label: Floats,
 ) -> Floats:
     """Return log E, E the larger sum of p^order p'^(1 - order) over a neighbour's v - k and v + k.
 
-    It is rounded up. With an ``rdp_label`` the bit 1 is followed by an output of that divergence, so
-    that the term of that bit is multiplied by e^((order - 1) rdp_label).
+    It is rounded up. The bit 1 is followed by an output of divergence ``rdp_label``, so that the term of
+    that bit is multiplied by e^((order - 1) rdp_label).
     """
     excess_order = orders - 1.0
     made = np.empty((v.size, orders.size))
@@ -214,10 +186,8 @@ def largest_log_moments(
         rows = ranking[start : start + step]
         first, last = which[rows[0]], which[rows[-1]]
         here = [bits.at(slice(first, last + 1)) for bits in pairs]
-        growth = None
-        if rdp_label is not None:
-            growth = np.take(rdp_label, rows, axis=0, out=work[6, : rows.size], mode="clip")
-            growth *= excess_order
+        growth = np.take(rdp_label, rows, axis=0, out=work[6, : rows.size], mode="clip")
+        growth *= excess_order
         made[rows] = _largest(here, which[rows] - first, growth, excess_order, work)
     return made
 
@@ -251,7 +221,7 @@ def _neighbouring_bits(v: Floats, threshold: float, law: Law, k: int) -> tuple[B
 def _largest(
     pairs: Sequence[Bits],
     back: NDArray[np.intp],
-    growth: Floats | None,
+    growth: Floats,
     excess_order: Floats,
     work: Floats,
 ) -> Floats:
@@ -260,29 +230,20 @@ def _largest(
     excess, passed, spare = work[:3, :count]
     worst, gain, term = work[3, : back.size], work[4, : back.size], work[5, : back.size]
     worst[:] = 0.0
-    if growth is not None:
-        np.expm1(np.minimum(growth, LARGEST_GROWTH, out=gain), out=gain)
+    np.expm1(np.minimum(growth, LARGEST_GROWTH, out=gain), out=gain)
     for bits in pairs:
         bits.fill(excess_order, excess, passed, spare)
-        if growth is None:
-            np.maximum(worst, excess[back], out=worst)
-        else:
-            np.multiply(np.take(passed, back, axis=0, out=term, mode="clip"), gain, out=term)
-            np.maximum(worst, np.add(excess[back], term, out=term), out=worst)
-    extreme = np.isinf(worst.max(axis=1))
-    if growth is not None:
-        extreme |= growth.max(axis=1) > LARGEST_GROWTH
+        np.multiply(np.take(passed, back, axis=0, out=term, mode="clip"), gain, out=term)
+        np.maximum(worst, np.add(excess[back], term, out=term), out=worst)
+    extreme = np.isinf(worst.max(axis=1)) | (growth.max(axis=1) > LARGEST_GROWTH)
     np.log1p(worst, out=worst)
     worst *= 1.0 + 8.0 * ROUNDING
     if extreme.any():
-        more = 0.0 if growth is None else growth[extreme]
-        moments = (bits.at(back[extreme]).log_moment(excess_order, more) for bits in pairs)
+        moments = (
+            bits.at(back[extreme]).log_moment(excess_order, growth[extreme]) for bits in pairs
+        )
         worst[extreme] = np.maximum(*moments)
     return worst
-
-
-def _rate(sigma: float, k: int) -> float:
-    return float(check_votes_per_unit(k)) ** 2 / (2.0 * check_positive(sigma, "sigma") ** 2)
 
 
 def _values(v: ArrayLike) -> Floats:
@@ -315,14 +276,19 @@ def joint(
 
     It rises in r, so any upper bound of the label's divergence does, (queries, orders), or (1, orders) if it
     does not depend on data. ``v`` is the test's statistic in votes: the largest count, or max_j (n_j - r_j).
+    With r = 0 it is the cost of the bit alone, exact but for rounding, which is added: a relative 1e-9 at
+    most while log p is above -1000.
 
     >>> from pate.accounting.bounds.laws import Gaussian
     >>> joint([214.0], 200.0, Gaussian(150.0), 1, [14.0], [[0.01]]).round(9).tolist()
     [[0.006068452]]
+    >>> joint([214.0], 200.0, Gaussian(150.0), 1, [2.0, 14.0], [[0.0, 0.0]]).round(12).tolist()
+    [[2.8209542e-05, 0.000197948212]]
     >>> 0.000197948 + 0.537180 * 0.01  # the expected cost: less, and no bound
     0.005569748
 
-    Source: own. Proof: docs/proofs/labels.md, section 6.
+    Source: own; of the bit alone used by Zhu et al. 2020 (Private-kNN, CVPR) as noisy screening.
+    Proof: docs/proofs/labels.md, sections 5 and 6.
     """
     alphas = check_orders(orders)
     labels = check_rdp(np.asarray(rdp_label, np.float64), "the cost of the label")

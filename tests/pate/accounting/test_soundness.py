@@ -190,7 +190,8 @@ def test_bits_and_joint_outputs(margins: Margins, kind: str) -> None:
         log_fail = noise1.log_below(limit - top)
         bits = np.stack([log_fail, log_pass], axis=1)
         worst = exact.divergences(bits[0], bits[1:], ORDERS).max(axis=0)
-        bound = threshold.rdp_exact(top[:1], limit, check, case.k, ORDERS)
+        free = np.zeros((1, len(ORDERS)))
+        bound = threshold.joint(top[:1], limit, check, case.k, ORDERS, free)
         margins.check(f"bit, {kind}", bound[0], worst, case)
 
         log_labels, _, log_q = label_divergence(case, noise2)

@@ -123,9 +123,10 @@ def threshold_rdp(given: Inputs) -> dict[str, Any]:
     v = np.array([given["v"]], np.float64)
     orders = np.array(given["orders"], np.float64)
     if given["mode"] == "independent":
-        rdp = threshold.independent(law.sigma, k, orders)
+        rdp = k**2 / (2 * law.sigma**2) * orders
     elif given["mode"] == "exact":
-        rdp = threshold.rdp_exact(v, given["T"], law, k, orders)[0]
+        free = np.zeros((1, len(orders)))
+        rdp = threshold.joint(v, given["T"], law, k, orders, free)[0]
     else:
         rdp = threshold.rdp_theorem6(v, given["T"], law, k, orders)[0]
     return {"rdp": rdp, "logpr": _log_pass(given)}
@@ -147,7 +148,7 @@ def confident_total(given: Inputs) -> dict[str, Any]:
             checks = threshold.rdp_theorem6(seen, given["T"], check, k, orders)
             labels = theorem6.rdp(outlier.gnmax_log_q(votes, label), rate, orders)
         else:
-            checks = threshold.independent(check.sigma, k, orders)[None]
+            checks = (k**2 / (2 * check.sigma**2) * orders)[None]
             labels = (rate * orders)[None]
         if given["accounting"] == "expected":
             cost = threshold.expected(log_pass, checks, labels)

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
-from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
+from pate.accounting.arrays import Floats
+from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian, Law
 from pate.accounting.bounds.threshold import (
-    independent,
+    joint,
     log_fail,
     log_pass,
-    rdp_exact,
     rdp_theorem6,
 )
-from pate.errors import AccountingError, UsageError
+from pate.errors import AccountingError
 from tests.support.accounting.exact import divergences
 
 ORDERS = np.array([1.01, 1.5, 2.0, 5.0, 14.0, 60.0, 512.0])
@@ -58,11 +59,16 @@ laws = st.one_of(
 counts = st.integers(min_value=0, max_value=5000)
 
 
+def rdp_exact(v: float, threshold: float, law: Law, k: int, orders: ArrayLike) -> Floats:
+    """The cost of the check: a label after it is free."""
+    return joint([v], threshold, law, k, orders, np.zeros((1, np.size(orders))))[0]
+
+
 @pytest.mark.parametrize(("v", "threshold", "sigma", "k", "order", "expected"), EXACT)
 def test_against_many_digits(
     v: float, threshold: float, sigma: float, k: int, order: float, expected: float
 ) -> None:
-    got = float(rdp_exact([v], threshold, Gaussian(sigma), k, [order])[0, 0])
+    got = float(rdp_exact(v, threshold, Gaussian(sigma), k, [order])[0])
     assert expected <= got <= expected * (1 + 1e-9) + 1e-260
 
 
@@ -97,7 +103,7 @@ def test_the_discrete_law_passes_at_the_threshold_and_fails_below_it() -> None:
 def test_no_neighbour_is_further_away(
     law: Gaussian | DiscreteGaussian, v: int, threshold: int, k: int
 ) -> None:
-    bound = rdp_exact([v], threshold, law, k, ORDERS)[0]
+    bound = rdp_exact(v, threshold, law, k, ORDERS)
     near = np.arange(v - k, v + k + 1.0)
     here = np.array([log_pass([v], threshold, law)[0], log_fail([v], threshold, law)[0]])
     there = np.array([log_pass(near, threshold, law), log_fail(near, threshold, law)]).T
@@ -108,71 +114,24 @@ def test_no_neighbour_is_further_away(
     # The oracle subtracts logarithms, and is itself good to this.
     rounding = 1e-9 + 1e-13 * (1.0 + law.sigma) * (1.0 + np.abs(here).max())
     assert (found <= bound * (1 + rounding) + 1e-16).all()
-    assert (bound <= independent(law.sigma, k, ORDERS) * (1 + 1e-9) + 1e-260).all()
+    independent = k**2 / (2 * law.sigma**2) * ORDERS
+    assert (bound <= independent * (1 + 1e-9) + 1e-260).all()
 
 
 @given(st.sampled_from([1.0, 3.0, 40.0, 150.0]).map(Gaussian), counts, counts, st.integers(1, 6))
 def test_theorem_6_is_never_sharper(law: Gaussian, v: int, threshold: int, k: int) -> None:
-    exact = rdp_exact([v], threshold, law, k, ORDERS)
+    exact = rdp_exact(v, threshold, law, k, ORDERS)
     # The exact one holds its rounding on the safe side, down to 1e-270.
     assert (exact <= rdp_theorem6([v], threshold, law, k, ORDERS) * (1 + 1e-10) + 1e-260).all()
 
 
-def test_rows_are_independent_of_each_other() -> None:
-    law = Gaussian(40.0)
-    v = np.array([100.0, 3.0, 100.0, 250.0, 99.5, 3.0])
-    together = rdp_exact(v, 120.0, law, 2, ORDERS)
-    apart = [rdp_exact([value], 120.0, law, 2, ORDERS)[0] for value in v]
-    assert together.tolist() == np.array(apart).tolist()
-    many = rdp_exact(np.tile(v, 3000), 120.0, law, 2, ORDERS)
-    assert many.tolist() == np.tile(together, (3000, 1)).tolist()
-
-
-@pytest.mark.parametrize("sigma", [1.0, 5000.0])
-def test_extremes_neither_warn_nor_overflow(sigma: float) -> None:
-    v = np.array([0.0, 1.0, 2500.0, 4999.0, 5000.0, -5000.0, 1e9, -1e9])
-    for threshold in (-1e9, 0.0, 2500.0, 5001.0, 1e9):
-        for law in (Gaussian(sigma), DiscreteGaussian(sigma)):
-            got = rdp_exact(v, threshold, law, 1, ORDERS)
-            assert np.isfinite(got).all()
-            assert (got >= 0).all()
-
-
-def test_no_queries_cost_nothing() -> None:
-    assert rdp_exact([], 5.0, Gaussian(3.0), 1, ORDERS).shape == (0, len(ORDERS))
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_stops_the_accountant(bad: float) -> None:
+    """And joint, in test_confident_bounds.py."""
     law = Gaussian(3.0)
-    with pytest.raises(AccountingError):
-        rdp_exact([bad], 5.0, law, 1, [2.0])
-    with pytest.raises(AccountingError):
-        rdp_exact([5.0], bad, law, 1, [2.0])
     with pytest.raises(AccountingError):
         rdp_theorem6([bad], 5.0, law, 1, [2.0])
     with pytest.raises(AccountingError):
         log_pass([bad], 5.0, law)
     with pytest.raises(AccountingError):
         log_fail([5.0], bad, law)
-
-
-@pytest.mark.parametrize("orders", [[1.0], [], [math.nan], [[2.0]], [0.5]])
-def test_bad_orders_stop_the_accountant(orders: list[float]) -> None:
-    with pytest.raises(AccountingError):
-        rdp_exact([5.0], 5.0, Gaussian(3.0), 1, orders)
-    with pytest.raises(AccountingError):
-        independent(3.0, 1, orders)
-
-
-@pytest.mark.parametrize("k", [0, -1, 1.0, True])
-def test_a_bad_number_of_votes_is_refused(k: int) -> None:
-    with pytest.raises(UsageError):
-        rdp_exact([5.0], 5.0, Gaussian(3.0), k, [2.0])
-    with pytest.raises(UsageError):
-        independent(3.0, k, [2.0])
-
-
-def test_no_noise_is_refused() -> None:
-    with pytest.raises(AccountingError, match="sigma"):
-        independent(0.0, 1, [2.0])
