@@ -16,20 +16,15 @@ new kind.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from pate.accounting.conversion import float_up
-from pate.errors import AccountingError, UsageError
-from pate.exact import TextForm, read
+from pate.errors import UsageError
+from pate.exact import TextForm
 from pate.noise.exact import check_scale
 from pate.noise.share_laws import GeometricShares
 from pate.noise.shares import check_parties, check_share, ripple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 #: Largest accepted number of votes of one unit; more is a mistake.
 _MOST_VOTES = 2**31
@@ -48,12 +43,6 @@ def check_votes_per_unit(votes: int, name: str = "votes_per_unit") -> int:
     return votes
 
 
-def _order(order: float) -> Fraction:
-    if not 1.0 < order < math.inf:
-        raise AccountingError(f"an order must be finite and above 1, got {order}")
-    return Fraction(order)
-
-
 class _Text(TextForm):
     tag: ClassVar[str] = "event"
 
@@ -65,14 +54,6 @@ class _Concentrated(_Text):
     def rho(self) -> Fraction:
         """The zCDP parameter, exact."""
         raise NotImplementedError
-
-    def rdp(self, order: float) -> float:
-        """Return the Renyi divergence at ``order`` in nats: rho * order, rounded up.
-
-        Raises:
-            AccountingError: for an order that is not above 1.
-        """
-        return float_up(self.rho * _order(order))
 
 
 class _Pure(_Text):
@@ -90,14 +71,6 @@ class _Pure(_Text):
     def rho(self) -> Fraction:
         """e0^2 / 2."""
         return self.epsilon**2 / 2
-
-    def rdp(self, order: float) -> float:
-        """Return the Renyi divergence at ``order`` in nats: min(rho * order, e0), rounded up.
-
-        Raises:
-            AccountingError: for an order that is not above 1.
-        """
-        return float_up(min(self.rho * _order(order), self.epsilon))
 
 
 @dataclass(frozen=True)
@@ -408,17 +381,3 @@ Event = (
 )
 #: Units of charging in a ledger: events of one query each, or a batch as a whole.
 Charged = Event | GatedBatch
-
-_KINDS: tuple[type[Charged], ...] = (
-    GaussianThreshold, GaussianMax, LaplaceMax, NoisyHistogram, NoisyArray, GeometricHistogram, GatedBatch,
-)  # fmt: skip
-
-
-def event_from_dict(fields: Mapping[str, str | int]) -> Charged:
-    """Return the event that ``to_dict`` wrote.
-
-    Raises:
-        AccountingError: for an unknown kind, missing or additional fields, or values that no
-            event can have.
-    """
-    return read(_KINDS, fields, error=AccountingError, what="an event")

@@ -20,8 +20,6 @@ EVENT = GeometricHistogram(Fraction(20), 3, 2)
 def test_it_costs_its_epsilon_and_half_the_square_of_it() -> None:
     assert EVENT.epsilon == Fraction(1, 10)
     assert EVENT.rho == Fraction(1, 200)
-    assert EVENT.rdp(2.0) == pytest.approx(0.01)
-    assert EVENT.rdp(1000.0) == pytest.approx(0.1)
     assert (Pure().cost(EVENT), Zcdp().cost(EVENT)) == (Fraction(1, 10), Fraction(1, 200))
     # The number of shares is in no figure: what they sum to is the same law.
     assert GeometricHistogram(Fraction(20), 7, 2).epsilon == EVENT.epsilon

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from pate.accounting.arrays import Floats
 from pate.accounting.composition import Gdp
-from pate.accounting.events import NoisyArray, NoisyHistogram, event_from_dict
+from pate.accounting.events import NoisyArray, NoisyHistogram
 from pate.accounting.gdp import delta_from_epsilon, mu_of
 from pate.errors import UsageError
 
@@ -43,7 +43,7 @@ def test_shares_of_discrete_noise(sigma: Fraction, shares: int, k: int) -> None:
     event, law = NoisyHistogram(sigma, shares, k), sum_of_shares(sigma, shares)
     plain = Fraction(k**2) / (shares * sigma**2)
     for order in ORDERS:
-        bound = event.rdp(order)
+        bound = float(event.rho) * order
         assert 2 * shift_divergence(law, k, order) <= bound * (1 + 1e-9)
         assert bound >= float(plain) * order
     if sigma >= Fraction(5, 2):
@@ -62,7 +62,6 @@ def test_an_array_that_changes_like_a_histogram_costs_the_same(votes: int) -> No
     assert array.rho == plain.rho
     assert array.ripple == plain.ripple
     assert Gdp().cost(array) == Gdp().cost(plain)
-    assert event_from_dict(array.to_dict()) == array
 
 
 @pytest.mark.parametrize("change", [(1,) * 6, (-1, 1) * 5, (2, -1, 1), (3,), (2, -2, 2, -2)])
@@ -76,9 +75,10 @@ def test_an_array_may_change_in_any_way_within_the_bounds(
     law = sum_of_shares(sigma, shares)
     for order in ORDERS:
         exact = sum(shift_divergence(law, abs(each), order) for each in change)
-        assert exact <= event.rdp(order) * (1 + 1e-9)
+        bound = float(event.rho) * order
+        assert exact <= bound * (1 + 1e-9)
         # And it is no loose bound.
-        assert exact > 0.75 * event.rdp(order)
+        assert exact > 0.75 * bound
 
 
 @pytest.mark.parametrize("moved", [2, 20])
