@@ -1,4 +1,4 @@
-"""Exact noise from the operating system's randomness, shares of it, and seeded noise for simulation."""
+"""Exact noise from the operating system's randomness, and shares of it."""
 
 from typing import Literal
 

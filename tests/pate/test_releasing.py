@@ -13,7 +13,7 @@ from pate.errors import AccountingError, BudgetError, UsageError
 from pate.mechanisms import DistributedGNMax, InteractiveGNMax, Mechanism, Neighbour
 from pate.mechanisms.contract import Votes
 from pate.noise.lanes import Integers
-from pate.noise.simulated import SimulatedNoise
+from tests.support.simulated_noise import SimulatedNoise
 
 #: A hundred queries on which 1,000 teachers agree.
 AGREED = np.tile(np.array([[1_000, 0, 0]]), (100, 1))

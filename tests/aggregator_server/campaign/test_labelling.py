@@ -15,7 +15,6 @@ from pate.campaign.order import public_order
 from pate.errors import LedgerError, StateError, UsageError
 from pate.mechanisms import ConfidentGNMax
 from pate.noise.exact import SystemNoise
-from pate.noise.simulated import SimulatedNoise
 from pate.votes import Histogram
 from tests.support.server.campaigns import (
     CLASSES,
@@ -28,6 +27,7 @@ from tests.support.server.campaigns import (
     make_votes,
     start,
 )
+from tests.support.simulated_noise import SimulatedNoise
 
 
 @pytest.fixture

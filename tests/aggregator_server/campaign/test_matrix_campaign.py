@@ -62,13 +62,13 @@ from pate.mechanisms import (
     Neighbour,
 )
 from pate.noise.exact import SystemNoise
-from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
 from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_entries
 from protos import wire
 from protos.pate.v1 import student_pb2, student_pb2_grpc, vote_pb2
 from protos.terms import bits_of
 from tests.support.server.campaigns import CLASSES, NAMES, label, make_parties, make_spec
+from tests.support.simulated_noise import SimulatedNoise
 from tests.support.tampering import Body, forged, repeated, tamper
 from tests.support.world.in_process import killed_at
 

@@ -28,12 +28,12 @@ from aggregator_server.results.statement import privacy_statement
 from pate.campaign.spec import CampaignSpec
 from pate.data.values import Images, content_hash
 from pate.noise.lanes import Integers
-from pate.noise.simulated import SimulatedNoise
 from pate.runtime import failpoints
 from pate.runtime.screen import Screen
 from pate.votes import Counts, Histogram
 from tests.support.campaign_messages import SERVER_KEY
 from tests.support.server.campaigns import CLASSES, NAMES, make_parties, make_predictions, make_spec
+from tests.support.simulated_noise import SimulatedNoise
 
 QUERIES = 200
 

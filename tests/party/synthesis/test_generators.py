@@ -27,9 +27,9 @@ from pate.auditing.intervals import epsilon_lower_bound
 from pate.errors import AccountingError, SchemaError, UsageError
 from pate.noise.exact import LARGEST_TERM, Noise, SystemNoise
 from pate.noise.lanes import Integers, Lanes
-from pate.noise.simulated import SimulatedNoise
 from tests.support.party.domains import SCHEMAS, adult, everything, small
 from tests.support.party.domains import network as a_network
+from tests.support.simulated_noise import SimulatedNoise
 
 ALL: tuple[L1 | Cfs, ...] = (L1(), Cfs())
 ONE = Fraction(1)

@@ -26,8 +26,8 @@ from pate.data.limits import MAX_BYTES
 from pate.data.values import Table
 from pate.errors import DataError, InfeasibleError, PateError, UsageError
 from pate.noise.exact import Randomness, SystemNoise
-from pate.noise.simulated import SimulatedNoise
 from tests.support.party.domains import small
+from tests.support.simulated_noise import SimulatedNoise
 
 SEEDED = ReleaseRequest(rows=4, method="cfs", release="seeded", k=50, attempts=5)
 FOUR = ReleaseRequest(rows=4)

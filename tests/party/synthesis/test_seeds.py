@@ -27,8 +27,8 @@ from party.synthesis.seeds import (
 from pate.errors import InfeasibleError, SchemaError, UsageError
 from pate.noise.exact import SystemNoise
 from pate.noise.lanes import Lanes
-from pate.noise.simulated import SimulatedNoise
 from tests.support.party.domains import World, random_world
+from tests.support.simulated_noise import SimulatedNoise
 
 SIZES = (4, 6, 3, 9, 5, 2, 7)
 M = len(SIZES)

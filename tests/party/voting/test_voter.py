@@ -22,7 +22,6 @@ from pate.codes import Code
 from pate.data.values import Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import DiskError, SchemaError, StateError, UsageError
 from pate.noise.exact import SystemNoise
-from pate.noise.simulated import SimulatedNoise
 from pate.votes import Counts
 from protos import wire
 from protos.pate.v1 import vote_pb2
@@ -35,6 +34,7 @@ from tests.support.campaign_messages import (
     site,
     terms_message,
 )
+from tests.support.simulated_noise import SimulatedNoise
 
 PUBLIC = Images(np.random.default_rng(1).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
 

@@ -25,8 +25,8 @@ from pate.accounting.gate import Choice, GateParameters, least_for_public_proxy
 from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError
-from pate.noise.simulated import SimulatedNoise
 from tests.support.accounting.small_worlds import label_bound
+from tests.support.simulated_noise import SimulatedNoise
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from pate.auditing.neighbours import CLASSES, Pair, distinguishing_pairs
 from pate.errors import AccountingError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism, Outcome
 from pate.noise.exact import SystemNoise
-from pate.noise.simulated import SimulatedNoise
 from tests.support.needs import others_slow
+from tests.support.simulated_noise import SimulatedNoise
 
 SURE = 1 - 1e-8
 HALF = Fraction(1, 2)

@@ -22,7 +22,7 @@ from pate.mechanisms import (
     round_predictions,
 )
 from pate.mechanisms.contract import Votes
-from pate.noise.simulated import SimulatedNoise
+from tests.support.simulated_noise import SimulatedNoise
 
 _SIGMA, _SURE = Fraction(5, 2), Fraction(3, 5)
 CASES: tuple[TeacherRule, ...] = (

@@ -18,8 +18,8 @@ from pate.errors import AccountingError, UsageError
 from pate.noise.exact import LARGEST_SHARED, SystemNoise, discrete_laplace_share
 from pate.noise.lanes import Lanes, fill
 from pate.noise.share_laws import GeometricShares
-from pate.noise.simulated import SimulatedNoise
 from tests.support.noise_laws import FALSE_ALARM, chi_square, enumerate_paths, weights
+from tests.support.simulated_noise import SimulatedNoise
 
 DRAWS = 100_000
 # Seed 7, scale 20, one of three shares.

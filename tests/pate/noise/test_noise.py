@@ -25,8 +25,8 @@ from pate.noise.exact import (
     discrete_laplace,
 )
 from pate.noise.lanes import Lanes
-from pate.noise.simulated import SimulatedNoise
 from tests.support.noise_laws import FALSE_ALARM, chi_square, enumerate_paths, weights
+from tests.support.simulated_noise import SimulatedNoise
 
 DRAWS = 200_000
 

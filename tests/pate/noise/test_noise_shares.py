@@ -25,7 +25,7 @@ from pate.noise.shares import (
     share_sigma,
     total_sigma,
 )
-from pate.noise.simulated import SimulatedNoise
+from tests.support.simulated_noise import SimulatedNoise
 
 #: Of all statistical tests of this file together.
 FALSE_ALARM = 1e-6

@@ -88,7 +88,7 @@ def draws_in(source: str) -> list[str]:
         "import numpy as np\nnp.random.default_rng().normal()", "x = torch.randn(3)",
         "from torch import randint", "torch.manual_seed(0)", "torch.distributions.Normal(0, 1)",
         "from scipy.stats import norm\nnorm.rvs(3)",
-        "from pate.noise.simulated import SimulatedNoise",
+        "from tests.support.simulated_noise import SimulatedNoise",
     ],
 )  # fmt: skip
 def test_the_scan_sees_a_draw(source: str) -> None:

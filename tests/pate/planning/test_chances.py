@@ -17,11 +17,11 @@ from scipy.special import ndtr
 from pate.accounting.budget import PrivacyFilter
 from pate.errors import AccountingError, BudgetError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, Mechanism
-from pate.noise.simulated import SimulatedNoise
 from pate.planning import chances as chances_module
 from pate.planning.chances import NoiseLaw, chances, expected_asked, gaussian_law, laplace_law
 from pate.planning.plans import Prospect
 from pate.planning.population import proxy_population
+from tests.support.simulated_noise import SimulatedNoise
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats

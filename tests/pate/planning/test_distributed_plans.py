@@ -24,11 +24,11 @@ from pate.mechanisms import (
     over_noisy_sums,
 )
 from pate.noise.shares import total_sigma
-from pate.noise.simulated import SimulatedNoise
 from pate.planning.chances import NoiseLaw, chances, gaussian_law
 from pate.planning.plans import Campaign, Plan, Prospect, make_plan
 from pate.planning.population import assumed_population
 from pate.planning.search import Goal, Search, coarse_axes
+from tests.support.simulated_noise import SimulatedNoise
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats

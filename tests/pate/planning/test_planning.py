@@ -16,10 +16,10 @@ from pate.accounting.conversion import epsilon_from_rho
 from pate.errors import AccountingError, BudgetError, UsageError
 from pate.formats.votes_file import read_vote_matrix
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism
-from pate.noise.simulated import SimulatedNoise
 from pate.planning.chances import expected_asked
 from pate.planning.plans import Campaign, Plan, Prospect, make_plan
 from pate.planning.population import Population, assumed_population, proxy_population
+from tests.support.simulated_noise import SimulatedNoise
 
 FALSE_ALARM = 1e-6
 PAPER = ConfidentGNMax(200, Fraction(150), Fraction(40), 1)

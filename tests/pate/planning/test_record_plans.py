@@ -11,9 +11,9 @@ import pytest
 from pate.campaign.spec import CampaignSpec
 from pate.campaign.terms import matrix_mechanism
 from pate.errors import UsageError
-from pate.noise.simulated import SimulatedNoise
 from pate.planning.records import plan_records
 from tests.support.server.campaigns import make_spec
+from tests.support.simulated_noise import SimulatedNoise
 
 
 def campaign(representatives: int, code: str = "nearest", **changes: Any) -> CampaignSpec:

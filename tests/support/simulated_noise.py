@@ -1,4 +1,4 @@
-"""Seeded noise, for simulations and tests only. It gives a release no protection.
+"""Seeded noise, for tests only. It gives a release no protection.
 
 Anyone who knows the seed can remove the noise. The server refuses it, since ``production`` is
 False.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedNoise:
-    """The samplers of :mod:`pate.noise.exact` on bits that follow from a seed. SIMULATION ONLY.
+    """The samplers of :mod:`pate.noise.exact` on bits that follow from a seed. FOR TESTS ONLY.
 
     The bits are SHAKE-128 of the seed, from 0 to 2^128 - 1, and the number of the request, so the draws of a
     seed are the same on every machine and with every version of numpy.
