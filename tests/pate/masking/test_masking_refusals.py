@@ -213,13 +213,6 @@ def test_two_lists_of_survivors_are_not_both_signed() -> None:
 # --- openings ----------------------------------------------------------------------------
 
 
-def test_an_opening_has_a_seed_of_the_living_and_a_key_of_the_dropped() -> None:
-    attempt = attempt_at(Phase.UNMASK, missing_votes=2)
-    opening = me(attempt).unmask(attempt.server.signatures)
-    assert set(opening.seed_shares) == set(NAMES[:4])
-    assert set(opening.key_shares) == set(NAMES[4:])
-
-
 def test_a_signature_of_another_attempt_is_refused() -> None:
     attempt = attempt_at(Phase.UNMASK, missing_votes=1)
     other = Attempt(context_for(6, 4, 1, attempt=1))

@@ -11,7 +11,7 @@ from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.masking.context import check_threshold
 from pate.masking.graph import COMPLETE_UP_TO
 from pate.masking.ring import centred, ring_bits
-from tests.support.masking.attempts import Attempt, context_for, name_of, party_of
+from tests.support.masking.attempts import Attempt, context_for
 
 
 def thresholds(parties: int) -> list[tuple[int, int]]:
@@ -149,11 +149,3 @@ def test_wide_sums_need_wide_rings() -> None:
     for largest in (2**31, -1):
         with pytest.raises(UsageError, match="do not fit"):
             ring_bits(largest)
-
-
-def test_a_party_masks_from_one_source_of_bytes_alike() -> None:
-    """What golden vectors rest on: the same random bytes give the same messages."""
-    context = context_for(3, 3, 0)
-    one, other = (party_of(context, name_of(1)) for _ in range(2))
-    assert one.keys() == other.keys()
-    assert one.keys() != party_of(context, name_of(1), instance=1).keys()
