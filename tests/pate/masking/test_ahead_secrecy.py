@@ -8,9 +8,8 @@ stream is ideal: each mask runs through all of a tiny ring, and the adversary's 
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -20,9 +19,9 @@ from pate.errors import PateError
 from pate.masking.ahead.bundle import takes_consent
 from pate.masking.ahead.party import PartyAhead
 from pate.masking.announced import survivors_to_sign
-from pate.masking.ring import Residues, Ring
+from pate.masking.ring import Ring
 from pate.masking.shamir import UnmaskingShares
-from tests.pate.masking.test_secrecy import secret
+from tests.pate.masking.test_secrecy import Ideal, Stream, secret, views_of
 from tests.support.masking.ahead import Field, MemoryStore
 from tests.support.masking.attempts import identity_of
 
@@ -102,34 +101,6 @@ def test_lists_could_be_mixed_where_consent_is_taken() -> None:
 MIXED = tuple(map(frozenset, ({0, 1, 2}, {0, 1, 2}, {0, 2, 3}, {0, 2, 3}, {0, 2, 4})))
 
 # --- with real parties ------------------------------------------------------------------------
-
-
-@dataclass
-class Ideal:
-    """Ideal masks of one count: who uses which key, and what each mask is just now."""
-
-    ring: Ring
-    users: dict[bytes, Names] = field(default_factory=dict)
-    complete: bool = False
-    now: dict[Names, int] = field(default_factory=dict)
-
-
-@dataclass
-class Stream:
-    """The ideal masks as one party gets them."""
-
-    ideal: Ideal
-    name: str
-
-    @property
-    def ring(self) -> Ring:
-        return self.ideal.ring
-
-    def __call__(self, key: bytes, count: int) -> Residues:
-        ideal = self.ideal
-        if not ideal.complete:
-            ideal.users[key] = ideal.users.get(key, frozenset()) | {self.name}
-        return np.full(count, ideal.now.get(ideal.users.get(key, frozenset()), 0), self.ring.dtype)
 
 
 class Play:
@@ -254,20 +225,9 @@ class Play:
     def views(
         self, arrived: Names, learned: frozenset[Names], summed: Names
     ) -> dict[int, set[bytes]]:
-        """What the adversary sees, by the sum of the votes of ``summed``; as in test_secrecy.py."""
-        size, who = self.ideal.ring.size, sorted(arrived)
-        found = defaultdict(set)
-        for votes in itertools.product(range(size), repeat=len(who)):
-            code = np.zeros(self.grid.shape[1], dtype=np.int64)
-            for name, vote in zip(who, votes, strict=True):
-                own = [self.grid[at] for at, mask in enumerate(self.masks) if name in mask]
-                code = code * size + self.tables[name][(vote, *own)]
-            for at, mask in enumerate(self.masks):
-                if mask in learned:
-                    code = code * size + self.grid[at]
-            total = sum(v for name, v in zip(who, votes, strict=True) if name in summed) % size
-            found[total].add(np.sort(code).tobytes())
-        return found
+        """What the adversary sees, by the sum of the votes of ``summed``."""
+        tables = {name: self.tables[name] for name in arrived}
+        return views_of(self.masks, self.grid, tables, learned, summed)
 
     def told(self, arrived: Names, learned: frozenset[Names]) -> Names:
         """The parties whose sum is all that is seen; none if nothing is seen.

@@ -14,7 +14,8 @@ import copy
 import hashlib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 
@@ -48,7 +49,7 @@ def tape(name: str) -> Callable[[int], bytes]:
 class Ideal:
     """Ideal masks: who uses which key, and what each mask is just now."""
 
-    def __init__(self, ring: Ring, left_out: int) -> None:
+    def __init__(self, ring: Ring, left_out: int = 0) -> None:
         self.ring = ring
         self.left_out = left_out
         self.users: dict[bytes, Mask] = {}
@@ -58,8 +59,8 @@ class Ideal:
     def value(self, key: bytes, name: str) -> int:
         if not self.complete:
             self.users[key] = self.users.get(key, frozenset()) | {name}
-        mask = self.users[key]
-        assert name in mask
+        mask = self.users.get(key, frozenset())  # a key of another round's has no users
+        assert not mask or name in mask
         return 0 if len(mask) == self.left_out else self.now.get(mask, 1)
 
 
@@ -204,25 +205,36 @@ class Play:
     def views(
         self, heard: Mapping[str, Names], learned: frozenset[Mask], summed: Names
     ) -> dict[int, set[bytes]]:
-        """What the adversary sees, by the sum of the votes of ``summed``.
+        """What the adversary sees, by the sum of the votes of ``summed``."""
+        tables = {name: self.table(name, their) for name, their in heard.items()}
+        return views_of(self.masks, self.grid, tables, learned, summed)
 
-        One view is a multiset over all masks: a code for each, sorted. There is one for each
-        choice of votes of those whose masked votes arrived, the keys of ``heard``.
-        """
-        size = self.ring.size
-        who = sorted(heard)
-        found = defaultdict(set)
-        for votes in itertools.product(range(size), repeat=len(who)):
-            code = np.zeros(self.grid.shape[1], dtype=np.int64)
-            for name, vote in zip(who, votes, strict=True):
-                own = [self.grid[at] for at, mask in enumerate(self.masks) if name in mask]
-                code = code * size + self.table(name, heard[name])[(vote, *own)]
-            for at, mask in enumerate(self.masks):
-                if mask in learned:
-                    code = code * size + self.grid[at]
-            total = sum(v for name, v in zip(who, votes, strict=True) if name in summed) % size
-            found[total].add(np.sort(code).tobytes())
-        return found
+
+def views_of(
+    masks: Sequence[Mask],
+    grid: Ints,
+    tables: Mapping[str, Ints],
+    learned: AbstractSet[Mask],
+    summed: Names,
+) -> dict[int, set[bytes]]:
+    """What the adversary sees, by the sum of the votes of ``summed``.
+
+    One view is a multiset over all values of all masks: a code for each, sorted. There is one for
+    each choice of votes of those whose masked votes arrived, and are in ``tables``.
+    """
+    size, who = int(grid.max()) + 1, sorted(tables)
+    found = defaultdict(set)
+    for votes in itertools.product(range(size), repeat=len(who)):
+        code = np.zeros(grid.shape[1], dtype=np.int64)
+        for name, vote in zip(who, votes, strict=True):
+            own = [grid[at] for at, mask in enumerate(masks) if name in mask]
+            code = code * size + tables[name][(vote, *own)]
+        for at, mask in enumerate(masks):
+            if mask in learned:
+                code = code * size + grid[at]
+        total = sum(v for name, v in zip(who, votes, strict=True) if name in summed) % size
+        found[total].add(np.sort(code).tobytes())
+    return found
 
 
 def secret(views: Mapping[int, set[bytes]]) -> bool:
