@@ -55,10 +55,11 @@ def check_ahead(request: vote_pb2.PartyRequest, offer: Offer) -> None:
         return
     check(offer.settled is not None, "a masked sum before the roster is complete")
     check(not offer.announced.vote_proofs, "proofs of votes are not for sums whose keys come ahead")
+    if what is not None:
+        length(getattr(request, what).attempt, ID_BYTES, "attempt")
     match what:
         case "ask_masked_ahead":
             asked = request.ask_masked_ahead
-            length(asked.attempt, ID_BYTES, "attempt")
             check_batch(asked.batch, offer)
             length(asked.roster, HASH_BYTES, "the digest of a roster")
             check_names([each.party for each in asked.bundles], "a list of bundles")
@@ -67,10 +68,8 @@ def check_ahead(request: vote_pb2.PartyRequest, offer: Offer) -> None:
                 check_keys(each.keys)
                 check(len(each.box) <= MAX_BOX, f"a box of {len(each.box)} bytes")
         case "ask_consent_ahead":
-            length(request.ask_consent_ahead.attempt, ID_BYTES, "attempt")
             check_signatures(request.ask_consent_ahead.masked)
         case "ask_opening_ahead":
-            length(request.ask_opening_ahead.attempt, ID_BYTES, "attempt")
             check_signatures(request.ask_opening_ahead.masked)
             check_signatures(request.ask_opening_ahead.consents)
 

@@ -17,7 +17,6 @@ from pate.masking.proofs.transcript import Proofs
 from pate.masking.shamir import UnmaskingShares
 from pate.mechanisms.matrix import MAX_MATRIX, MAX_MATRIX_QUERIES
 from pate.rounds.model import RoundModel
-from protos.bits import bits_from_names, names_from_bits
 from protos.bounds import (
     HASH_BYTES,
     ID_BYTES,
@@ -31,7 +30,7 @@ from protos.pate.v1 import vote_pb2
 from protos.terms import bits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from pate.campaign.offer import Offer
 
@@ -90,14 +89,15 @@ def check_step(request: vote_pb2.PartyRequest, offer: Offer) -> None:
     """Check one of the five requests of a masked sum."""
     check(offer.settled is not None, "a masked sum before the roster is complete")
     names, proofs = offer.require_settled().names, offer.announced.vote_proofs
-    match request.WhichOneof("body"):
+    what = request.WhichOneof("body")
+    if what is not None:
+        length(getattr(request, what).attempt, ID_BYTES, "attempt")
+    match what:
         case "ask_keys":
-            length(request.ask_keys.attempt, ID_BYTES, "attempt")
             check_batch(request.ask_keys.batch, offer)
             wanted = SEED_BYTES if proofs else 0
             length(request.ask_keys.seed_hash, wanted, "the hash of a seed")
         case "ask_shares":
-            length(request.ask_shares.attempt, ID_BYTES, "attempt")
             asked = request.ask_shares
             check_names([each.party for each in asked.keys], "a list of keys")
             for each in asked.keys:
@@ -107,19 +107,35 @@ def check_step(request: vote_pb2.PartyRequest, offer: Offer) -> None:
             for one in asked.hashes:
                 length(one, HASH_BYTES, "a hash of keys")
         case "ask_masked":
-            length(request.ask_masked.attempt, ID_BYTES, "attempt")
             check_boxes(request.ask_masked.boxes)
         case "ask_proof":
-            length(request.ask_proof.attempt, ID_BYTES, "attempt")
             length(request.ask_proof.seed, SEED_BYTES, "a seed")
             check(proofs, "a proof is asked for in a campaign without proofs")
         case "ask_consent":
-            length(request.ask_consent.attempt, ID_BYTES, "attempt")
             survivors = request.ask_consent.survivors
             names_from_bits(survivors, names, "a list of survivors")
         case "ask_opening":
-            length(request.ask_opening.attempt, ID_BYTES, "attempt")
             check_signatures(request.ask_opening.signatures)
+
+
+# Some parties of a roster as a bit set: one bit for each, in the order of the roster. Party i, from 0,
+# is bit i % 8 of byte i // 8, the least significant bit first. The bits beyond the roster are 0, so every
+# set has one form.
+
+
+def bits_from_names(names: Collection[str], roster: Sequence[str]) -> bytes:
+    """Return the bit set of parties, each of which is on the roster."""
+    some = frozenset(names)
+    bits = sum(1 << place for place, name in enumerate(roster) if name in some)
+    return bits.to_bytes((len(roster) + 7) // 8, "little")
+
+
+def names_from_bits(bits: bytes, roster: Sequence[str], what: str) -> tuple[str, ...]:
+    """Return the parties of a bit set, in the order of the roster."""
+    length(bits, (len(roster) + 7) // 8, what)
+    number = int.from_bytes(bits, "little")
+    check(number < 1 << len(roster), f"{what} has more parties than the roster")
+    return tuple(name for place, name in enumerate(roster) if number >> place & 1)
 
 
 def keys_request(

@@ -25,7 +25,7 @@ from pate.noise.share_laws import GaussianShares
 from pate.noise.shares import check_row_totals
 from pate.votes import Counts, Histogram, LooseSum, NoisySum, check_cast
 from protos import masked, wire
-from protos.bits import bits_from_names
+from protos.masked import bits_from_names
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:

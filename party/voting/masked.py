@@ -20,7 +20,7 @@ from pate.masking.party import PartyMasking
 from pate.noise.exact import require_production
 from pate.runtime.failpoints import reach
 from protos import masked
-from protos.bits import names_from_bits
+from protos.masked import names_from_bits
 from protos.pate.v1 import vote_pb2
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from pate.data.values import Images
 from pate.errors import ProtocolError
 from pate.storage.hash_chain import canonical
 from protos import wire
-from protos.bits import bits_from_names, names_from_bits
+from protos.masked import bits_from_names, names_from_bits
 from protos.pate.v1 import vote_pb2
 from protos.terms import Campaigns, NotSentError, packed
 from tests.support.campaign_messages import (

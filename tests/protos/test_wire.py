@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pate.accounting.events import GatedBatch
-from pate.data.values import Images, Inputs, Table, content_hash
+from pate.data.values import Images, Table, content_hash
 from pate.errors import ProtocolError
 from protos import wire
 from protos.bounds import check_classes, check_name
@@ -253,14 +253,6 @@ def test_a_bad_vote_matrix_is_refused(field: str, value: object, why: str) -> No
 
 IMAGES = Images(np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4, 1))
 TABLE = Table(("age", "job"), (np.array([1.5, np.nan]), np.array(["nurse", ""], dtype=np.str_)))
-
-
-@pytest.mark.parametrize("inputs", [IMAGES, TABLE], ids=["images", "table"])
-def test_a_public_set_arrives_as_it_left(inputs: Inputs) -> None:
-    body = pack_public_set(inputs)
-    found = read_public_set(body, public_set=content_hash(inputs), queries=2)
-    assert content_hash(found) == content_hash(inputs)
-    assert found.schema() == inputs.schema()
 
 
 def test_a_public_set_with_another_hash_or_size_is_refused() -> None:

@@ -32,8 +32,8 @@ from pate.mechanisms import DistributedGNMax
 from pate.noise.exact import SystemNoise
 from pate.votes import Counts
 from protos import wire
-from protos.bits import bits_from_names
 from protos.bounds import MAX_REQUEST
+from protos.masked import bits_from_names
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import (
     CAMPAIGN_ID,

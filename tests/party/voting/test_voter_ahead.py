@@ -32,7 +32,7 @@ from pate.mechanisms import DistributedGNMax, GNMax
 from pate.noise.exact import SystemNoise
 from pate.votes import Counts
 from protos import ahead, wire
-from protos.bits import bits_from_names
+from protos.masked import bits_from_names
 from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_lying_server import CLASSES, PUBLIC
 from tests.support.campaign_messages import (

@@ -37,7 +37,7 @@ from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neigh
 from pate.noise.exact import SystemNoise
 from pate.rounds.model import RoundModel
 from protos import ahead, masked, wire
-from protos.bits import bits_from_names
+from protos.masked import bits_from_names
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import (
     SERVER_KEY,
