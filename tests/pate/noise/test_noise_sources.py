@@ -56,8 +56,6 @@ def _forbidden(name: str) -> bool:
     second = rest.partition(".")[0]
     if first == "random" or second == "rvs" or name.endswith(".rvs"):
         return True
-    if name.startswith("pate.noise.simulated"):
-        return True
     if first in ("np", "numpy"):
         return second == "random"
     if first == "torch":
@@ -88,7 +86,6 @@ def draws_in(source: str) -> list[str]:
         "import numpy as np\nnp.random.default_rng().normal()", "x = torch.randn(3)",
         "from torch import randint", "torch.manual_seed(0)", "torch.distributions.Normal(0, 1)",
         "from scipy.stats import norm\nnorm.rvs(3)",
-        "from tests.support.simulated_noise import SimulatedNoise",
     ],
 )  # fmt: skip
 def test_the_scan_sees_a_draw(source: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import Gdp
-from pate.errors import AccountingError, BudgetError, UsageError
+from pate.errors import BudgetError, UsageError
 from pate.mechanisms import (
     DistributedConfidentGNMax,
     DistributedGNMax,
@@ -117,12 +117,6 @@ class TestOneView:
         ]
         assert sum(full) == pytest.approx(answered[0, 0], abs=1e-9)
         assert right[0] == pytest.approx([full[7], full[3], full[12]], rel=1e-12)
-
-    def test_labels_that_cannot_be_are_refused(self) -> None:
-        with pytest.raises(AccountingError, match="label"):
-            chances_of_one_view(
-                np.array([[3, 2]]), np.array([2]), np.array([1]), gaussian_law(Fraction(2))
-            )
 
 
 @pytest.mark.parametrize(
