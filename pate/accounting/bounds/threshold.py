@@ -161,37 +161,6 @@ def rdp_theorem6(v: ArrayLike, threshold: float, law: Law, k: int, orders: Array
     return theorem6.rdp(log_q, rate, orders)
 
 
-def largest_log_moments(
-    v: Floats,
-    threshold: float,
-    law: Law,
-    k: int,
-    orders: Floats,
-    rdp_label: Floats,
-) -> Floats:
-    """Return log E, E the larger sum of p^order p'^(1 - order) over a neighbour's v - k and v + k.
-
-    It is rounded up. The bit 1 is followed by an output of divergence ``rdp_label``, so that the term of
-    that bit is multiplied by e^((order - 1) rdp_label).
-    """
-    excess_order = orders - 1.0
-    made = np.empty((v.size, orders.size))
-    # Queries are sorted by v to share bits; small blocks, since memory traffic dominates the time.
-    values, which = np.unique(v, return_inverse=True)
-    pairs = _neighbouring_bits(values, threshold, law, k)
-    ranking = np.argsort(which, kind="stable")
-    step = max(1, _BLOCK // orders.size)
-    work = np.empty((7, min(step, v.size), orders.size))
-    for start in range(0, v.size, step):
-        rows = ranking[start : start + step]
-        first, last = which[rows[0]], which[rows[-1]]
-        here = [bits.at(slice(first, last + 1)) for bits in pairs]
-        growth = np.take(rdp_label, rows, axis=0, out=work[6, : rows.size], mode="clip")
-        growth *= excess_order
-        made[rows] = _largest(here, which[rows] - first, growth, excess_order, work)
-    return made
-
-
 def _neighbouring_bits(v: Floats, threshold: float, law: Law, k: int) -> tuple[Bits, Bits]:
     """Return the bit at v against the bits at v - k and at v + k."""
     logs = np.array([log_pass(v, threshold, law), log_fail(v, threshold, law)])
@@ -225,7 +194,10 @@ def _largest(
     excess_order: Floats,
     work: Floats,
 ) -> Floats:
-    """Return the larger log E of the two pairs at their queries ``back``, (back, orders)."""
+    """Return the larger log E of the two pairs at their queries ``back``, (back, orders), rounded up.
+
+    The bit 1 is followed by an output, so that the term of that bit is multiplied by e^growth.
+    """
     count = pairs[0].log_p.shape[1]
     excess, passed, spare = work[:3, :count]
     worst, gain, term = work[3, : back.size], work[4, : back.size], work[5, : back.size]
@@ -298,8 +270,22 @@ def joint(
             f"{seen.shape} checks and {alphas.size} orders do not fit labels of {labels.shape}"
         )
     labels = np.broadcast_to(labels, (seen.size, alphas.size))
-    made = largest_log_moments(seen, threshold, law, k, alphas, labels)
-    made /= alphas - 1.0
+    excess_order = alphas - 1.0
+    made = np.empty(labels.shape)
+    # Queries are sorted by v to share bits; small blocks, since memory traffic dominates the time.
+    values, which = np.unique(seen, return_inverse=True)
+    pairs = _neighbouring_bits(values, threshold, law, k)
+    ranking = np.argsort(which, kind="stable")
+    step = max(1, _BLOCK // alphas.size)
+    work = np.empty((7, min(step, seen.size), alphas.size))
+    for start in range(0, seen.size, step):
+        rows = ranking[start : start + step]
+        first, last = which[rows[0]], which[rows[-1]]
+        here = [bits.at(slice(first, last + 1)) for bits in pairs]
+        growth = np.take(labels, rows, axis=0, out=work[6, : rows.size], mode="clip")
+        growth *= excess_order
+        made[rows] = _largest(here, which[rows] - first, growth, excess_order, work)
+    made /= excess_order
     return check_rdp(made, "the cost of check and label")
 
 
