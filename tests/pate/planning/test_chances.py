@@ -42,22 +42,35 @@ def chance_passed(votes: Integers, threshold: int, law: NoiseLaw) -> Floats:
     return passed.reshape(-1)
 
 
-def masses(law: NoiseLaw) -> dict[int, float]:
-    steps = np.diff(law.cdf, prepend=0.0)
-    return {z - law.reach: float(p) for z, p in enumerate(steps) if p > 1e-12}
+def one_view(
+    votes: Integers, labels: Integers, thresholds: Integers, law: NoiseLaw
+) -> tuple[Floats, Floats]:
+    """Of checks that read the noisy counts."""
+    return chances(votes, labels, law, [(None, int(each)) for each in thresholds])
 
 
-@pytest.mark.parametrize("law", [gaussian_law(Fraction(3, 2)), laplace_law(Fraction(4, 5))])
+@pytest.mark.parametrize(
+    "law", [gaussian_law(Fraction(3, 2)), gaussian_law(Fraction(3)), laplace_law(Fraction(4, 5))]
+)
 def test_chances_are_those_of_all_draws_with_their_ties(law: NoiseLaw) -> None:
-    each = masses(law)
+    mass = np.diff(law.cdf, prepend=0.0)
+    near = np.flatnonzero(mass > 1e-12)
+    draws = np.array(list(itertools.product(near, repeat=3)))
+    each, noise = mass[draws].prod(axis=1), draws - law.reach
+    thresholds = np.array([-50, 3, 5, 6, 9, 60])
     for row in ROWS:
-        exact = np.zeros(3)
-        for (x, p), (y, q), (z, r) in itertools.product(each.items(), repeat=3):
-            exact[int(np.argmax(row + np.array([x, y, z])))] += p * q * r
-        got = [chance_of_label(row[None], np.array([label]), law)[0] for label in range(3)]
-        assert got == pytest.approx(exact, abs=1e-9)
-        passed = sum(p for z, p in each.items() if row.max() + z >= 6)
+        noisy = row + noise
+        won = noisy.argmax(axis=1)[:, None] == np.arange(3)
+        over = noisy.max(axis=1)[:, None] >= thresholds
+        passed = mass[near][near - law.reach + row.max() >= 6].sum()
         assert chance_passed(row[None], 6, law)[0] == pytest.approx(passed, abs=1e-9)
+        for label in range(3):
+            alone = chance_of_label(row[None], np.array([label]), law)[0]
+            assert alone == pytest.approx(each @ won[:, label], abs=1e-9)
+            seen, right = one_view(row[None], np.array([label]), thresholds, law)
+            assert seen[:, 0] == pytest.approx(each @ over, abs=1e-9)
+            exact = each @ (over & won[:, label, None])
+            assert right[:, 0] == pytest.approx(exact, abs=1e-9)
 
 
 def test_the_laws_are_those_of_the_samplers() -> None:
@@ -99,6 +112,18 @@ def test_a_sparse_lattice_gives_what_all_integers_give(
     labels = votes.argmax(axis=1)
     got, exact = (chance_of_label(votes, labels, each) for each in (sparse, dense))
     assert np.abs(got - exact).max() < error
+    if power == 2:
+        labels[:15] = np.random.default_rng(3).integers(10, size=15)
+        thresholds = np.arange(-400, 1200, 13)
+        found, wanted = (one_view(votes, labels, thresholds, each) for each in (sparse, dense))
+        assert np.abs(found[0] - wanted[0]).max() == 0.0
+        assert np.abs(found[1] - wanted[1]).max() < 1e-5
+        assert (np.diff(found[1], axis=0) < 1e-5).all(), "a higher threshold lets less through"
+        # Without a threshold it is the label alone, and with a high one nothing.
+        ends = one_view(votes, labels, np.array([-(10**6), 10**6]), sparse)
+        assert ends[0] == pytest.approx(np.array([[1.0] * 60, [0.0] * 60]), abs=1e-12)
+        assert ends[1][0] == pytest.approx(chance_of_label(votes, labels, sparse))
+        assert ends[1][1].max() < 1e-12
 
 
 def test_many_classes_are_taken_together_without_a_difference(
@@ -113,6 +138,10 @@ def test_many_classes_are_taken_together_without_a_difference(
     together = chance_of_label(votes, labels, law)
     monkeypatch.setattr(chances_module, "_MANY_CLASSES", 10**9)
     assert together == pytest.approx(chance_of_label(votes, labels, law), abs=1e-13)
+    # Of one view: some label is given whenever the check passes.
+    alike, every = np.repeat(votes[:1], 300, axis=0), np.arange(300)
+    answered, right = one_view(alike, every, np.array([90]), law)
+    assert right.sum() == pytest.approx(answered[0, 0], abs=1e-9)
 
 
 def test_two_classes_against_the_normal_law() -> None:

@@ -1,12 +1,11 @@
-"""Plans with noise shares: chances of one view, two figures, and the search, against plain sums."""
+"""Plans with noise shares: two figures, and the search, against plain sums; chances: test_chances.py."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,15 +23,10 @@ from pate.mechanisms import (
     over_noisy_sums,
 )
 from pate.noise.shares import total_sigma
-from pate.planning.chances import NoiseLaw, chances, gaussian_law
 from pate.planning.plans import Campaign, Plan, Prospect, make_plan
 from pate.planning.population import assumed_population
 from pate.planning.search import Goal, Search, coarse_axes
 from tests.support.simulated_noise import SimulatedNoise
-
-if TYPE_CHECKING:
-    from pate.accounting.arrays import Floats
-    from pate.planning.chances import Integers
 
 #: Of all statistical tests of this file together.
 FALSE_ALARM = 1e-6
@@ -48,75 +42,6 @@ GNMAX = DistributedGNMax(Fraction(3), HONEST, 1)
 
 def plan(mechanism: Mechanism = CONFIDENT, cap: Fraction | None = None, **changes: Any) -> Plan:
     return make_plan(mechanism, PUBLIC, replace(CAMPAIGN, **changes), cap)
-
-
-def chances_of_one_view(
-    votes: Integers, labels: Integers, thresholds: Integers, law: NoiseLaw
-) -> tuple[Floats, Floats]:
-    return chances(votes, labels, law, [(None, int(each)) for each in thresholds])
-
-
-class TestOneView:
-    @pytest.mark.parametrize("law", [gaussian_law(Fraction(3, 2)), gaussian_law(Fraction(3))])
-    def test_chances_are_those_of_all_draws_with_their_ties(self, law: NoiseLaw) -> None:
-        mass = np.diff(law.cdf, prepend=0.0)
-        near = np.arange(-12, 13)
-        each = mass[near + law.reach]
-        thresholds = np.array([-50, 3, 5, 6, 9, 60])
-        for row in np.array([[5, 3, 2], [4, 4, 2], [3, 3, 4]]):
-            exact = np.zeros((len(thresholds), 4))
-            for draws in itertools.product(range(len(near)), repeat=3):
-                noisy = row + near[list(draws)]
-                passed = noisy.max() >= thresholds
-                exact[passed, int(noisy.argmax())] += each[list(draws)].prod()
-            exact[:, 3] = exact[:, :3].sum(axis=1)
-            for label in range(3):
-                got = chances_of_one_view(row[None], np.array([label]), thresholds, law)
-                assert got[0][:, 0] == pytest.approx(exact[:, 3], abs=2e-4)
-                assert got[1][:, 0] == pytest.approx(exact[:, label], abs=2e-4)
-
-    @pytest.mark.parametrize("sigma", [16, 40, 151, 700])
-    def test_a_sparse_lattice_gives_what_all_integers_give(self, sigma: int) -> None:
-        sparse = gaussian_law(Fraction(sigma))
-        points = np.arange(-sparse.reach, sparse.reach + 1)
-        weights = np.exp(-((points / sigma) ** 2) / 2)
-        dense = replace(sparse, points=points, weights=weights / weights.sum())
-        rng = np.random.default_rng(3)
-        shares = rng.dirichlet(np.full(10, 0.3), size=40)
-        votes = np.array([rng.multinomial(250, share) for share in shares], np.int64)
-        labels = rng.integers(10, size=40)
-        labels[:30] = votes[:30].argmax(axis=1)
-        thresholds = np.arange(-400, 1200, 13)
-        got = chances_of_one_view(votes, labels, thresholds, sparse)
-        exact = chances_of_one_view(votes, labels, thresholds, dense)
-        assert np.abs(got[0] - exact[0]).max() == 0.0
-        assert np.abs(got[1] - exact[1]).max() < 1e-5
-        assert (np.diff(got[1], axis=0) < 1e-5).all(), "a higher threshold lets less through"
-
-    def test_without_a_threshold_it_is_the_label_alone(self) -> None:
-        law = gaussian_law(Fraction(30))
-        answered, right = chances_of_one_view(
-            PUBLIC.votes, PUBLIC.labels, np.array([-(10**6), 10**6]), law
-        )
-        assert (answered[0] == 1.0).all()
-        assert right[0] == pytest.approx(
-            chances(PUBLIC.votes, PUBLIC.labels, law, [(None, None)])[1][0]
-        )
-        assert not answered[1].any()
-        assert not right[1].any()
-
-    def test_many_classes(self) -> None:
-        votes = np.zeros((3, 40), np.int64)
-        votes[:, 7], votes[:, 3] = 20, 5
-        law = gaussian_law(Fraction(4))
-        labels = np.array([7, 3, 12])
-        answered, right = chances_of_one_view(votes, labels, np.array([15, -99]), law)
-        full = [
-            chances_of_one_view(votes[:1], np.array([each]), np.array([15]), law)[1][0, 0]
-            for each in range(40)
-        ]
-        assert sum(full) == pytest.approx(answered[0, 0], abs=1e-9)
-        assert right[0] == pytest.approx([full[7], full[3], full[12]], rel=1e-12)
 
 
 @pytest.mark.parametrize(
