@@ -34,6 +34,7 @@ from pate.mechanisms import (
     round_predictions,
 )
 from pate.noise.exact import SystemNoise
+from tests.support.accounting import exact
 from tests.support.one_query import answer
 from tests.support.simulated_noise import SimulatedNoise
 
@@ -239,70 +240,31 @@ class TestRoundPredictions:
             round_predictions(np.array([[0.5, 0.5]]), 0)
 
 
-# Exact laws of small cases, summed directly, and independent of the code under test.
-
-
-def gaussian_law(sigma: Fraction) -> dict[int, float]:
-    reach = math.ceil(14 * sigma) + 2
-    mass = {x: math.exp(-float(x * x / (2 * sigma * sigma))) for x in range(-reach, reach + 1)}
-    total = math.fsum(mass.values())
-    return {x: value / total for x, value in mass.items()}
-
-
-def laplace_law(scale: Fraction) -> dict[int, float]:
-    reach = math.ceil(40 * scale) + 2
-    mass = {x: math.exp(-float(abs(x) / scale)) for x in range(-reach, reach + 1)}
-    total = math.fsum(mass.values())
-    return {x: value / total for x, value in mass.items()}
-
-
-def argmax_law(row: Sequence[int], law: dict[int, float]) -> list[float]:
-    """P[argmax_j (row_j + noise_j) = j], the lowest index winning ties."""
-    reach = max(law)
-    lowest, highest = min(row) - reach, max(row) + reach
-    at_most = {lowest - 1: 0.0}
-    for x in range(lowest, highest + 1):
-        at_most[x] = at_most[x - 1]
-    tails = []
-    for count in row:
-        total, tail = 0.0, {lowest - 1: 0.0}
-        for x in range(lowest, highest + 1):
-            total += law.get(x - count, 0.0)
-            tail[x] = total
-        tails.append(tail)
-    found = []
-    for j, count in enumerate(row):
-        terms = []
-        for x in range(lowest, highest + 1):
-            below = math.prod(
-                tails[i][x - 1] if i < j else tails[i][x] for i in range(len(row)) if i != j
-            )
-            terms.append(law.get(x - count, 0.0) * below)
-        found.append(math.fsum(terms))
-    assert math.fsum(found) == pytest.approx(1.0, abs=1e-12)
-    return found
-
-
-def at_least(count: int, threshold: int, law: dict[int, float]) -> float:
-    return math.fsum(p for x, p in law.items() if count + x >= threshold)
-
-
 #: The votes that the student's prediction leads one to expect.
 EXPECTED = (1, 3, 1)
+
+
+def labels_of(row: Sequence[int], law: str, scale: Fraction) -> list[float]:
+    """P[argmax_j (row_j + noise_j) = j], the lowest index winning ties."""
+    found: list[float] = np.exp(
+        exact.log_labels(np.array([row]), exact.Lattice(law, float(scale)))
+    )[0].tolist()
+    return found
 
 
 def outcome_law(mechanism: Mechanism, row: Sequence[int]) -> dict[int | None, float]:
     """The exact law of the teachers' label, None where they give none."""
     if isinstance(mechanism, GNMax):
-        return dict(enumerate(argmax_law(row, gaussian_law(mechanism.sigma))))
+        return dict(enumerate(labels_of(row, "gaussian", mechanism.sigma)))
     if isinstance(mechanism, LNMax):
-        return dict(enumerate(argmax_law(row, laplace_law(mechanism.scale))))
+        return dict(enumerate(labels_of(row, "geometric", mechanism.scale)))
     assert isinstance(mechanism, ConfidentGNMax | InteractiveGNMax)
     margin = max(row)
     if isinstance(mechanism, InteractiveGNMax):
         margin = max(count - r for count, r in zip(row, EXPECTED, strict=True))
-    passed = at_least(margin, mechanism.threshold, gaussian_law(mechanism.sigma1))
-    labels = argmax_law(row, gaussian_law(mechanism.sigma2))
+    over = np.array([float(margin - mechanism.threshold)])  # P[Z <= it], for the law is symmetric
+    passed = math.exp(exact.Lattice("gaussian", float(mechanism.sigma1)).log_upto(over)[0])
+    labels = labels_of(row, "gaussian", mechanism.sigma2)
     found: dict[int | None, float] = {j: passed * p for j, p in enumerate(labels)}
     found[None] = 1.0 - passed
     return found

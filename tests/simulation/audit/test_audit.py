@@ -11,6 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aggregator_server.ledger.ledger import Ledger
@@ -25,7 +26,7 @@ from pate.runtime.screen import Screen
 from simulation.audit.campaigns import Campaigns, audit_campaign, roster
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import run_audits
-from tests.pate.mechanisms.test_mechanisms import argmax_law, gaussian_law
+from tests.support.accounting import exact
 from tests.support.audits import bugs
 from tests.support.audits.bugs import Bug
 from tests.support.audits.foretold import LABELLED, foresee
@@ -271,7 +272,8 @@ def test_a_ledger_that_forgets_its_charges_is_found() -> None:
     mechanism, runs, quantile = GNMax(Fraction(2), 1), 120, 5e-7
     name = "winner changes, classes 0 and 1"
     (pair,) = (each for each in distinguishing_pairs(mechanism, 1, 1) if each.name == name)
-    first, second = (argmax_law(row, gaussian_law(Fraction(2)))[0] for row in ([2, 1], [1, 2]))
+    rows, law = np.array([[2, 1], [1, 2]]), exact.Lattice("gaussian", 2.0)
+    first, second = np.exp(exact.log_labels(rows, law))[:, 0].tolist()
     # Hits do not fall below, and false hits do not pass, but with probability 1e-6:
     hits = stats.binom.ppf(quantile, runs, stats.binom.sf(17, 32, first))
     false = stats.binom.isf(quantile, runs, stats.binom.sf(17, 32, second))
