@@ -6,8 +6,9 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from pate.accounting.events import GaussianMax, GaussianThreshold, NoisyHistogram
+from pate.accounting.events import NoisyHistogram
 from pate.errors import ProtocolError, UsageError
 from pate.mechanisms import (
     MECHANISMS,
@@ -41,54 +42,32 @@ from tests.support.simulated_noise import SimulatedNoise
 FALSE_ALARM = 1e-6
 
 
-class ScriptedNoise:
-    """Noise that a test writes down: each call takes its draws from the front of the list."""
-
-    production: ClassVar[bool] = False
-
-    def __init__(self, *draws: int) -> None:
-        self.left = list(draws)
-        self.asked: list[tuple[str, Fraction, int]] = []
-
-    def _take(self, law: str, scale: Fraction, count: int) -> NDArray[np.int64]:
-        self.asked.append((law, scale, count))
-        taken, self.left = self.left[:count], self.left[count:]
-        assert len(taken) == count
-        return np.array(taken, dtype=np.int64)
-
-    def gaussian(self, sigma: Fraction, count: int) -> NDArray[np.int64]:
-        return self._take("gaussian", sigma, count)
-
-    def laplace(self, scale: Fraction, count: int) -> NDArray[np.int64]:
-        return self._take("laplace", scale, count)
-
-
 def votes(*row: int) -> NDArray[np.int64]:
     return np.array(row, dtype=np.int64)
 
 
 S1, S2 = Fraction(150), Fraction(40)
-CHECK, LABEL = GaussianThreshold(S1, 1), GaussianMax(S2, 1)
 CONFIDENT = ConfidentGNMax(10, S1, S2, 1)
 INTERACTIVE = InteractiveGNMax(5, S1, S2, Fraction(3, 5), 1)
 
 
 class TestInteractive:
     def test_confidence_is_compared_exactly_and_strictly(self) -> None:
-        # 6 of 10 is not above 3/5, although 0.6 * 10 in floats could be either.
-        assert answer(INTERACTIVE, votes(6, 4), ScriptedNoise(0), votes(6, 4)).label is None
-        assert answer(INTERACTIVE, votes(7, 3), ScriptedNoise(0), votes(7, 3)).label == 0
+        # 6 of 10 is not above 3/5, although 0.6 * 10 in floats could be either. A sigma of 1/100 is 0.
+        sure = replace(INTERACTIVE, sigma1=Fraction(1, 100))
+        assert answer(sure, votes(6, 4), SystemNoise(), votes(6, 4)).label is None
+        assert answer(sure, votes(7, 3), SystemNoise(), votes(7, 3)).label == 0
 
     def test_it_needs_a_prediction(self) -> None:
         with pytest.raises(UsageError, match="prediction"):
-            answer(INTERACTIVE, votes(2, 8), ScriptedNoise())
+            answer(INTERACTIVE, votes(2, 8), SystemNoise())
 
     @pytest.mark.parametrize(
         "prediction", [votes(5, 4), votes(11, -1), votes(5, 3, 2), np.array([0.5, 9.5])]
     )
     def test_a_prediction_that_cannot_be_is_refused(self, prediction: NDArray[np.int64]) -> None:
         with pytest.raises(ProtocolError, match="prediction"):
-            answer(INTERACTIVE, votes(2, 8), ScriptedNoise(), prediction)
+            answer(INTERACTIVE, votes(2, 8), SystemNoise(), prediction)
 
 
 SHARE = Fraction(10)
@@ -105,8 +84,7 @@ class TestEveryMechanism:
         rows = np.random.default_rng(3).multinomial(20, [0.6, 0.3, 0.1], 200).astype(np.int64)
         rows.setflags(write=False)
         expected = np.tile(votes(14, 5, 1), (200, 1))
-        noise = ScriptedNoise() if mechanism.noise_inside else SimulatedNoise(1)
-        outcomes = mechanism.answer_all(rows, noise, expected)
+        outcomes = mechanism.answer_all(rows, SimulatedNoise(1), expected)
         assert len(outcomes) == 200
         for outcome in outcomes:
             assert outcome.events == mechanism.worst[: len(outcome.events)]
