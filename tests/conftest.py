@@ -81,27 +81,37 @@ def _import_share(config: pytest.Config) -> None:
         if ignored.isdisjoint((path, *path.parents))
     ]
     for path in files[int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw")) :: of]:
+        _let_examples_take_their_time(path)
         # What cannot be imported is found, and said, as it is collected.
         with contextlib.suppress(Exception, pytest.skip.Exception):
             name = path.relative_to(_TESTS.parent).with_suffix("")
             importlib.import_module(".".join(name.parts))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, then those of campaigns of real processes, then the others.
+def pytest_pycollect_makemodule(module_path: Path) -> None:
+    """Go on to import a file as usual, with no deadline for its examples."""
+    _let_examples_take_their_time(module_path)
 
-    Examples have no deadline: their first one may import what is slow, on a busy machine.
+
+def _let_examples_take_their_time(path: Path) -> None:
+    """Set no deadline for examples: the first one may import what is slow, on a busy machine.
+
+    Before the import of their file, for a test keeps the settings that there were then.
     """
+    if b"hypothesis" in path.read_bytes():  # else no test has examples, and it is slow to import
+        from hypothesis import settings
+
+        settings.register_profile("patient", deadline=None)
+        settings.load_profile("patient")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first, then those of campaigns of real processes, then the others."""
     # All commands of an app would be made anew for each that is run.
     for module, name in (("typer.testing", "_get_command"), ("pate.runtime.command", "program_of")):
         if module in sys.modules:
             called = vars(sys.modules[module])
             called[name] = functools.cache(called[name])
-    if "hypothesis" in sys.modules:  # else no test has examples, and it is slow to import
-        from hypothesis import settings
-
-        settings.register_profile("patient", deadline=None)
-        settings.load_profile("patient")
     rank = {name: at for at, name in enumerate(LONGEST)}
     if gone := set(rank) - {path.name for path in _TESTS.rglob("test_*.py")}:
         raise pytest.UsageError(f"the longest files name {', '.join(sorted(gone))}")
