@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, ClassVar
 
-from pate.errors import UsageError
 from pate.noise.exact import discrete_gaussian, discrete_laplace, discrete_laplace_share
 from pate.noise.lanes import Lanes
 
@@ -29,8 +28,6 @@ class SimulatedNoise:
     production: ClassVar[bool] = False
 
     def __init__(self, seed: int) -> None:
-        if not 0 <= seed < 2**128:
-            raise UsageError(f"a seed must be between 0 and 2^128 - 1, got {seed}")
         self._key = b"pate simulated noise" + seed.to_bytes(16, "little")
         self._requests = 0
 

@@ -160,20 +160,11 @@ def test_seeded_noise_is_the_same_everywhere_and_marked() -> None:
     assert first == SimulatedNoise(7).gaussian(Fraction(150), 5).tolist()
     assert first != noise.gaussian(Fraction(150), 5).tolist()
     assert first != SimulatedNoise(8).gaussian(Fraction(150), 5).tolist()
-    # Written down: a simulation must give the same figures on another machine, next year.
+    # Written down: the samplers make the same of the same bits, on every machine.
     assert first == GOLDEN_GAUSSIAN
     assert SimulatedNoise(7).laplace(Fraction(20), 5).tolist() == GOLDEN_LAPLACE
     assert SystemNoise.production
     assert not SimulatedNoise.production
-    for seed in (-1, 2**128):
-        with pytest.raises(UsageError, match="seed"):
-            SimulatedNoise(seed)
-
-
-def test_seeded_noise_has_the_law_too() -> None:
-    # A fixed experiment: this seed passes, so it fails only if the sampler changes.
-    law = weights(lambda x: x * x / (2 * 9.0), 50)
-    assert chi_square(SimulatedNoise(1).gaussian(Fraction(3), DRAWS), law) > 1e-3
 
 
 def test_large_requests_are_drawn_in_pieces() -> None:
