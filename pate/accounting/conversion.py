@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from pate.errors import AccountingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Formula = Literal["improved", "classical"]
 
@@ -115,26 +115,38 @@ def rho_from_epsilon(epsilon: float, delta: float) -> Fraction:
     if epsilon == 0.0:
         return Fraction(0)
 
-    def affordable(rate: float) -> bool:
-        return epsilon_from_rho(Fraction(rate), delta) <= epsilon
+    low = largest_float(lambda rate: epsilon_from_rho(Fraction(rate), delta) <= epsilon)
+    if low == math.inf:
+        raise AccountingError(f"an epsilon of {epsilon} protects nothing: choose a smaller one")
+    digits = math.ceil(math.log10(low))
+    return rounded_down(Fraction(low), digits, lambda rho: epsilon_from_rho(rho, delta) <= epsilon)
 
+
+def largest_float(affordable: Callable[[float], bool]) -> float:
+    """Return the largest float that is affordable, as all smaller ones are; infinity if all are."""
     low = 1.0
     while affordable(low):
         low *= 2.0
         if low == math.inf:
-            raise AccountingError(f"an epsilon of {epsilon} protects nothing: choose a smaller one")
+            return low
     while not affordable(low):
         low /= 2.0
     high = 2.0 * low
     while (middle := (low + high) / 2.0) not in (low, high):
         low, high = (middle, high) if affordable(middle) else (low, middle)
-    digits = 12 - math.ceil(math.log10(low))
-    unit = Fraction(10) ** -digits
-    rho = Fraction(low) // unit * unit
-    # Rounding in epsilon_from_rho may put a last digit on the wrong side.
-    while epsilon_from_rho(rho, delta) > epsilon:
-        rho -= unit
-    return max(rho, Fraction(0))
+    return low
+
+
+def rounded_down(budget: Fraction, digits: int, affordable: Callable[[Fraction], bool]) -> Fraction:
+    """Return a budget of 12 digits, of which ``digits`` are before the point: the largest that is affordable.
+
+    ``affordable``: in the conversion of a cost, whose rounding may put a last digit on the wrong side.
+    """
+    unit = Fraction(10) ** (digits - 12)
+    budget = budget // unit * unit
+    while budget > 0 and not affordable(budget):
+        budget -= unit
+    return max(budget, Fraction(0))
 
 
 def epsilon_from_rdp(

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.accounting.conversion import check_delta, float_up
+from pate.accounting.conversion import check_delta, float_up, largest_float, rounded_down
 from pate.errors import AccountingError
 
 if TYPE_CHECKING:
@@ -127,23 +127,14 @@ def mu_squared_from_epsilon(epsilon: float, delta: float) -> Fraction:
     Fraction(38180041, 100000000)
     """
     epsilon, delta = _check(epsilon, "epsilon"), check_delta(delta)
-    low = 1.0
-    while _affordable(low, epsilon, delta):
-        low *= 2.0
-    while not _affordable(low, epsilon, delta):
-        low /= 2.0
-    high = 2.0 * low
-    while (middle := (low + high) / 2.0) not in (low, high):
-        low, high = (middle, high) if _affordable(middle, epsilon, delta) else (low, middle)
+    low = largest_float(lambda mu: _affordable(mu, epsilon, delta))
     square = Fraction(low) ** 2
     if square < _LEAST_BUDGET:
         return Fraction(0)
-    unit = Fraction(10) ** (math.ceil(2.0 * math.log10(low)) - 12)
-    budget = square // unit * unit
-    # Rounding in epsilon_from_delta may put a last digit on the wrong side.
-    while budget > 0 and epsilon_from_delta(mu_of(budget), delta) > epsilon:
-        budget -= unit
-    return max(budget, Fraction(0))
+    digits = math.ceil(2.0 * math.log10(low))
+    return rounded_down(
+        square, digits, lambda each: epsilon_from_delta(mu_of(each), delta) <= epsilon
+    )
 
 
 def mu_from_epsilon(epsilon: float, delta: float) -> float:

@@ -25,42 +25,26 @@ if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
 
 
-def clopper_pearson(hits: ArrayLike, runs: int, doubt: float) -> tuple[Floats, Floats]:
-    """Return a lower and an upper bound on the probability of a hit, each wrong with ``doubt``.
+def least_chance(hits: ArrayLike, runs: int, doubt: float) -> Floats:
+    """Return a lower bound on the probability of a hit, wrong with ``doubt``.
 
-    >>> low, high = clopper_pearson(0, 1000, 0.05)
-    >>> float(low), round(float(high), 6)  # the rule of three: 3 / 1000
-    (0.0, 0.002991)
+    One less that of a miss is an upper bound: no digits are lost for a small doubt.
+
+    >>> least_chance([0, 1000], 1000, 0.05).round(6).tolist()  # the rule of three: 3 / 1000
+    [0.0, 0.997009]
 
     Source: Clopper and Pearson, Biometrika 1934.
 
     ``hits``: any shape, from 0 to ``runs``; fractions are treated as expected counts; ``doubt``: of
-    each of the two bounds by itself, between 0 and 1.
+    this bound by itself, between 0 and 1.
     """
-    return _lower(hits, runs, doubt), _upper(hits, runs, doubt)
-
-
-def _lower(hits: ArrayLike, runs: int, doubt: float) -> Floats:
-    counts = _check_counts(hits, runs)
-    none = counts == 0
-    # At an end of the range the bound is that end, where the beta law is undefined.
-    low = betaincinv(np.where(none, 1, counts), runs - counts + 1, check_doubt(doubt))
-    return np.where(none, 0.0, low)
-
-
-def _upper(hits: ArrayLike, runs: int, doubt: float) -> Floats:
-    counts = _check_counts(hits, runs)
-    all_ = counts == runs
-    # 1 - (lower bound on a miss): no digits are lost for a small doubt.
-    high = 1.0 - betaincinv(np.where(all_, 1, runs - counts), counts + 1, check_doubt(doubt))
-    return np.where(all_, 1.0, high)
-
-
-def _check_counts(hits: ArrayLike, runs: int) -> Floats:
     counts = np.asarray(hits, np.float64)
     if runs < 1 or not ((counts >= 0) & (counts <= runs)).all():
         raise AccountingError(f"hits must be between 0 and the {runs} runs")
-    return counts
+    none = counts == 0
+    # There the bound is 0, where the beta law is undefined.
+    low = betaincinv(np.where(none, 1, counts), runs - counts + 1, check_doubt(doubt))
+    return np.where(none, 0.0, low)
 
 
 def check_doubt(doubt: float) -> float:
@@ -123,7 +107,8 @@ def _bounds(
     hits: ArrayLike, false_hits: ArrayLike, runs: int, doubt: float
 ) -> tuple[Floats, Floats]:
     """Return a lower bound on the probability of a hit and an upper one on that of a false hit."""
-    return _lower(hits, runs, doubt / 2), _upper(false_hits, runs, doubt / 2)
+    missed = runs - np.asarray(false_hits, np.float64)
+    return least_chance(hits, runs, doubt / 2), 1.0 - least_chance(missed, runs, doubt / 2)
 
 
 def _epsilon(low: Floats, high: Floats, delta: float) -> Floats:

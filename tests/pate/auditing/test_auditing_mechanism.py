@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pate.accounting.composition import Gdp, Zcdp
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.auditing import harness
 from pate.auditing import mechanism as auditing
 from pate.auditing.harness import Audit, Claim, Event, Sample, Subject, audit, learn
-from pate.auditing.intervals import clopper_pearson, epsilon_lower_bound, mu_lower_bound
+from pate.auditing.intervals import epsilon_lower_bound, least_chance, mu_lower_bound
 from pate.auditing.mechanism import audit_mechanism, claimed, differing, kind_of, run_mechanism
 from pate.auditing.neighbours import CLASSES, Pair, distinguishing_pairs
 from pate.errors import AccountingError, UsageError
@@ -48,6 +48,13 @@ def subject(
         name="x", kind="mechanism", claim=claim, pairs=pairs, sample=sample, queries=1,
         figures=figures, step=step,
     )  # fmt: skip
+
+
+def clopper_pearson(
+    hits: ArrayLike, runs: int, doubt: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    missed = runs - np.asarray(hits, np.float64)
+    return least_chance(hits, runs, doubt), 1.0 - least_chance(missed, runs, doubt)
 
 
 class TestClopperPearson:
