@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.accounting.arrays import Floats, blocks, check_histograms, check_orders, check_positive
-from pate.accounting.bounds import outlier, theorem3, theorem6, threshold
+from pate.accounting.bounds import every_neighbour, outlier, theorem3, theorem6, threshold
 from pate.accounting.bounds.sharp import GaussianSetting, bound_by_outcomes, sharp_bound
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.conversion import best_order, check_delta, epsilon_from_rdp
@@ -55,6 +55,10 @@ MEANING: Final[dict[BoundName, str]] = {
     "sharp": (
         "Theorem 3+ of lnmax, else the bound by outcomes joined with the exact one of the check; a "
         "bound, depends on the votes"
+    ),
+    "every-neighbour": (
+        "the exact divergence of GNMax and its check from every neighbour's; a bound, depends on all "
+        "votes: only for votes that are public"
     ),
     "expected": (
         "the worst cost of checks and of the expected number of labels; that number depends on the "
@@ -149,7 +153,8 @@ def account(
         setting: the mechanism.
         delta: failure probability.
         neighbours: whom it protects.
-        bounds: which ones; None for all that the mechanism has.
+        bounds: which ones; None for all that the mechanism has but every-neighbour, which is for
+            public votes, units of one vote and few classes.
         orders: (orders,) Renyi orders to choose from.
         margins: (queries,) what the check looks at, if not the largest count: for
             Interactive-GNMax, max_j (n_j - r_j).
@@ -172,6 +177,8 @@ def account(
         # All queries are answered: the expected number is the worst.
         known = tuple(name for name in known if name != "expected")
     wanted = tuple(bounds) if bounds else known
+    if isinstance(setting, GaussianSetting) and margins is None:
+        known = (*known, "every-neighbour")
     if odd := [name for name in wanted if name not in known]:
         raise UsageError(f"this mechanism has no bound {odd[0]!r}; it has {', '.join(known)}")
     if isinstance(setting, LaplaceSetting):
@@ -230,7 +237,9 @@ def _gaussian(
             figures[name] = _worst(setting, neighbours, len(counts), labels, delta, orders)
             continue
         total = np.zeros(len(orders))
-        if name == "sharp":
+        if name == "every-neighbour":
+            total += every_neighbour.rdp(counts, setting, neighbours, orders).sum(axis=0)
+        elif name == "sharp":
             total += bound_by_outcomes(setting, neighbours, orders)(counts, seen).sum(axis=0)
         else:
             cost = _published(name, setting, neighbours, orders)

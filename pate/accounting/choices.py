@@ -8,5 +8,6 @@ from typing import Literal
 Adjacency = Literal["change", "remove"]
 
 BoundName = Literal[
-    "paper-2017", "paper-2018", "theorem3", "theorem6", "sharp", "expected", "independent"
-]
+    "paper-2017", "paper-2018", "theorem3", "theorem6", "sharp", "every-neighbour", "expected",
+    "independent",
+]  # fmt: skip

@@ -40,8 +40,8 @@ DECIMAL: dict[str, tuple[str, ...]] = {
 CHOICES: dict[str, dict[str, tuple[str, ...]]] = {
     "pate account": {
         "mechanism": OF_TEACHERS,
-        "bounds": ("paper-2017", "paper-2018", "theorem3", "theorem6", "sharp", "expected",
-                   "independent"),
+        "bounds": ("paper-2017", "paper-2018", "theorem3", "theorem6", "sharp",
+                   "every-neighbour", "expected", "independent"),
         "unit": ("record", "patient", "party"),
         "adjacency": ("change", "remove"),
         "noise": ("continuous", "discrete"),

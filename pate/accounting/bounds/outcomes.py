@@ -37,7 +37,7 @@ from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.errors import AccountingError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from pate.accounting.bounds.laws import Law
     from pate.accounting.units import Neighbours
@@ -61,12 +61,15 @@ _LEAST: Final = -1e3
 #: A larger sum is not formed: the cost without votes is given.
 _MOST: Final = 1e150
 #: Relative error of a tail: of the continuous law, and of the discrete one.
-_TAIL_ERROR: Final = (2.0**-46, 1.2e-11)
+TAIL_ERROR: Final = (2.0**-46, 1.2e-11)
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """Some histograms: classes by falling count, the plurality apart; all logarithms are natural."""
 
+    order: NDArray[
+        np.intp
+    ]  # (queries, classes), by falling count; of equal ones the first is first
     log_star: Floats  # (queries,) log P of the plurality
     log_p: Floats  # (queries, classes - 1), the others; -inf if far behind
     log_far: Floats  # (queries,) bound on the chance of all that are far behind together
@@ -106,8 +109,8 @@ def rdp(votes: ArrayLike, law: Law, neighbours: Neighbours, orders: ArrayLike) -
     if mu > _CAP_ABOVE_MU or not len(counts):
         return np.tile(cap, (len(counts), 1))
     kinds, kind = np.unique(counts, axis=0, return_inverse=True)
-    error = kinds.shape[1] * _TAIL_ERROR[discrete]
-    chances = _Chances(law, kinds.shape[1])
+    error = kinds.shape[1] * TAIL_ERROR[discrete]
+    chances = Chances(law, kinds.shape[1])
 
     def of_share(share: slice) -> Floats:
         part = kinds[share]
@@ -122,7 +125,7 @@ def rdp(votes: ArrayLike, law: Law, neighbours: Neighbours, orders: ArrayLike) -
     return check_rdp(np.minimum(made, cap)[kind.ravel()], "the bound by outcomes")
 
 
-class _Chances:
+class Chances:
     """The chance of each class, by a sum over the winning noisy count."""
 
     def __init__(self, law: Law, classes: int) -> None:
@@ -131,14 +134,15 @@ class _Chances:
         if self._discrete:
             step = max(1.0, math.floor(step))
         low, high = (math.ceil(reach * law.sigma / step) for reach in (_BELOW, _ABOVE))
-        self._nodes = step * np.arange(-low, high + 1.0)
-        self.width = classes * self._nodes.size
+        self.nodes = step * np.arange(-low, high + 1.0)
+        self.width = classes * self.nodes.size
 
-    def of(self, counts: Floats) -> _Rows:
+    def of(self, counts: Floats) -> Rows:
         """Return the chances of (queries, classes) counts."""
         order = np.argsort(-counts, axis=1, kind="stable")
         ordered = np.take_along_axis(counts, order, axis=1)
-        log_p = np.take_along_axis(self._log_chances(counts), order, axis=1)
+        chances = special.logsumexp(self.log_terms(self.winning(counts)), axis=2)
+        log_p = np.take_along_axis(chances, order, axis=1)
         gaps = ordered[:, :1] - ordered[:, 1:]
         far = gaps > _FAR * self._law.sigma
         log_p[:, 1:][far] = -np.inf
@@ -146,7 +150,8 @@ class _Chances:
         tails = np.where(far, self._law.log_gap_tail(gaps), -np.inf)
         rivals = np.repeat(ordered[:, 1:2], gaps.shape[1], axis=1)
         rivals[:, :1] = ordered[:, 2:3] if gaps.shape[1] > 1 else -np.inf
-        return _Rows(
+        return Rows(
+            order,
             log_p[:, 0],
             log_p[:, 1:],
             np.minimum(special.logsumexp(tails, axis=1), 0.0),
@@ -154,18 +159,24 @@ class _Chances:
             rivals - ordered[:, 1:],
         )
 
-    def _log_chances(self, counts: Floats) -> Floats:
-        """Return log P of each class, all with the same constant, which is not known."""
-        z = self._nodes + (counts.max(axis=1, keepdims=True) - counts)[:, :, None]
-        below = self._law.log_survival(-z)
-        total = -0.5 * (z / self._law.sigma) ** 2
-        # The classes before a winner have less than it, those after it no more.
+    def winning(self, counts: Floats) -> Floats:
+        """Return (queries, classes, nodes) noises with which a class has the noisy count of a node."""
+        made: Floats = self.nodes + (counts.max(axis=1, keepdims=True) - counts)[:, :, None]
+        return made
+
+    def log_rival(self, z: Floats, *, before: bool) -> Floats:
+        """Return log P[Z < z] of a class before the winner, or log P[Z <= z] of one after it."""
+        return self._law.log_survival(1.0 - z if before and self._discrete else -z)
+
+    def log_terms(self, z: Floats) -> Floats:
+        """Return the logarithms whose sum over the nodes is P, times a constant that is not known."""
+        below = self.log_rival(z, before=False)
+        total: Floats = -0.5 * (z / self._law.sigma) ** 2
         total[:, :-1] += np.cumsum(below[:, :0:-1], axis=1)[:, ::-1]
         if self._discrete:
-            below = self._law.log_survival(1.0 - z)
+            below = self.log_rival(z, before=True)
         total[:, 1:] += np.cumsum(below[:, :-1], axis=1)
-        made: Floats = special.logsumexp(total, axis=2)
-        return made
+        return total
 
 
 class _Costs:
@@ -173,7 +184,7 @@ class _Costs:
 
     def __init__(
         self,
-        rows: _Rows,
+        rows: Rows,
         law: Law,
         neighbours: Neighbours,
         mu: float,
@@ -209,7 +220,7 @@ class _Costs:
             )
             made = np.maximum(made, self._scenario(stay, high, None, None))
             made = np.maximum(made, self._scenario(stay, high2, lose, None))
-        made += self._far()
+        made += far_behind(self._rows.log_far, self._excess, self._mu)
         made[self._beyond] = np.inf
         return np.log1p(made) / self._excess * (1.0 + 4.0 * _ROUNDING)
 
@@ -320,17 +331,18 @@ class _Costs:
             made += np.maximum(most, 0.0)
         return made
 
-    def _far(self) -> Floats:
-        """Return (queries, orders) bounds on the sum of P W(r) over the classes far behind."""
-        at = special.ndtri_exp(self._rows.log_far)[:, None]
-        rate = self._excess * self._mu
-        exponent = rate * (rate + self._mu) / 2.0 + special.log_ndtr(at + rate)
-        # The errors of ``at`` and of the two terms of the exponent.
-        exponent += 2.0**-44 * (rate + np.where(np.isfinite(at), np.abs(at), 0.0)) ** 2
-        with np.errstate(over="ignore"):
-            made: Floats = np.exp(exponent) * (1.0 + 2.0**-40)
-        made += self._excess * np.exp(special.log_ndtr(at + self._mu))
-        return made
+
+def far_behind(log_far: Floats, excess: Floats, mu: float) -> Floats:
+    """Return (queries, orders) bounds on the sum of P W(r) over classes of a chance of at most this."""
+    at = special.ndtri_exp(log_far)[:, None]
+    rate = excess * mu
+    exponent = rate * (rate + mu) / 2.0 + special.log_ndtr(at + rate)
+    # The errors of ``at`` and of the two terms of the exponent.
+    exponent += 2.0**-44 * (rate + np.where(np.isfinite(at), np.abs(at), 0.0)) ** 2
+    with np.errstate(over="ignore"):
+        made: Floats = np.exp(exponent) * (1.0 + 2.0**-40)
+    made += excess * np.exp(special.log_ndtr(at + mu))
+    return made
 
 
 def _most_of_two(first: Floats, second: Floats) -> Floats:

@@ -161,7 +161,7 @@ def rdp_theorem6(v: ArrayLike, threshold: float, law: Law, k: int, orders: Array
     return theorem6.rdp(log_q, rate, orders)
 
 
-def _neighbouring_bits(v: Floats, threshold: float, law: Law, k: int) -> tuple[Bits, Bits]:
+def neighbouring_bits(v: Floats, threshold: float, law: Law, k: int) -> tuple[Bits, Bits]:
     """Return the bit at v against the bits at v - k and at v + k."""
     logs = np.array([log_pass(v, threshold, law), log_fail(v, threshold, law)])
     rarer = np.argmin(logs, axis=0)[None]
@@ -274,7 +274,7 @@ def joint(
     made = np.empty(labels.shape)
     # Queries are sorted by v to share bits; small blocks, since memory traffic dominates the time.
     values, which = np.unique(seen, return_inverse=True)
-    pairs = _neighbouring_bits(values, threshold, law, k)
+    pairs = neighbouring_bits(values, threshold, law, k)
     ranking = np.argsort(which, kind="stable")
     step = max(1, _BLOCK // alphas.size)
     work = np.empty((7, min(step, seen.size), alphas.size))

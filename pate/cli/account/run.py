@@ -39,9 +39,9 @@ PUBLISH: Final = {
         "campaign guarantees the cap that it fixed beforehand"
     ),
     "data-dependent": (
-        "paper-2017, paper-2018, theorem3, theorem6, sharp and expected are functions of the votes, "
-        "and so are their best orders and the expected number of answers: publish them for votes that "
-        "are public; for private votes release "
+        "paper-2017, paper-2018, theorem3, theorem6, sharp, every-neighbour and expected are functions "
+        "of the votes, and so are their best orders and the expected number of answers: publish them "
+        "for votes that are public; for private votes release "
         "labels through a gate (pate-server --publish gated), and publish its epsilon and delta"
     ),
 }

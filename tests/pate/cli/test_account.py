@@ -62,6 +62,7 @@ def test_the_published_runs(
         "--sigma2", "40", *options,
     )  # fmt: skip
     bounds = found["bounds"]
+    assert "every-neighbour" not in bounds  # nobody asked for it
     assert bounds["paper-2018"]["classical"] == pytest.approx(paper[0], abs=5e-4)
     assert bounds["paper-2018"]["improved"] == pytest.approx(paper[1], abs=5e-4)
     assert 1.0 < bounds["sharp"]["improved"] <= most

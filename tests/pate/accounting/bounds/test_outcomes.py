@@ -70,7 +70,7 @@ def test_chances_are_exact(discrete: bool) -> None:
             noise = exact.Lattice("gaussian", sigma) if discrete else exact.Gaussian(sigma)
             want = exact.log_labels(np.array([counts]), noise)[0]
             order = np.argsort(-np.array(counts), kind="stable")
-            got = outcomes._Chances(law, len(counts)).of(np.array([counts], np.float64))
+            got = outcomes.Chances(law, len(counts)).of(np.array([counts], np.float64))
             made = np.concatenate([got.log_star[:, None], got.log_p], axis=1)[0]
             near = np.isfinite(made)
             assert near.sum() == (max(counts) - np.array(counts) <= 20.0 * sigma).sum()
@@ -104,7 +104,7 @@ def test_against_theorem_6_plus() -> None:
         for classes in (2, 3, 10):
             votes = random.multinomial(250, random.dirichlet(np.full(classes, 0.3), 40))
             counts = np.vstack([votes, np.full(classes, 50)])
-            found = outcomes._Chances(Gaussian(sigma), classes).of(counts.astype(np.float64))
+            found = outcomes.Chances(Gaussian(sigma), classes).of(counts.astype(np.float64))
             log_q = np.minimum(special.logsumexp(found.log_p, axis=1), 0.0)
             bound = outcomes.rdp(counts, Gaussian(sigma), UNIT, ORDERS)
             six = table.lookup(log_q)
@@ -137,6 +137,6 @@ def test_what_cannot_be_charged_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(AccountingError):
             outcomes.rdp(votes, law, UNIT, orders)
-    monkeypatch.setattr(outcomes._Costs, "_far", lambda _: math.nan)
+    monkeypatch.setattr(outcomes, "far_behind", lambda *_: math.nan)
     with pytest.raises(AccountingError, match="NaN"):
         outcomes.rdp([[9, 3]], Gaussian(4.0), UNIT, [2.0])
