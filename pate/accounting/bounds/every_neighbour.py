@@ -120,7 +120,7 @@ class _Moves:
         p = np.exp(log_p)
         p[np.arange(len(p)), star] = 0.0
         p = p[query]
-        # The plurality has what is left: farther from what it had by all errors, as its cost rises either way.
+        # The plurality has what is left, here farther from what it had by all errors: W rises either way.
         shift = p * ratio
         wrong = 4.0 * self._error * (p + np.abs(shift)).sum(axis=1)
         wrong += 2.0 * np.exp(special.log_ndtr(special.ndtri_exp(rows.log_far) + self._mu))[query]
@@ -134,7 +134,7 @@ class _Moves:
             made += self._cost(p[:, label], log_r + np.copysign(8.0 * self._error, log_r))
         made += far_behind(rows.log_far, self._excess, self._mu)[query]
         worst = np.full((3, len(counts), self._excess.size), -1.0)
-        np.maximum.at(worst, (top, query), made)
+        np.maximum.at(worst, (top, query), check_rdp(made, "the cost by every neighbour"))
         return self._joined(counts.max(axis=1), worst) / self._excess
 
     def _neighbours(self, counts: Floats) -> tuple[Places, Floats, Places]:
