@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator_server.campaign.labelling import begin_round, outcomes_of, summary_of
+from pate.accounting import two_classes
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.composition import Gate
-from pate.accounting.nearby import Batch
 from pate.accounting.units import Neighbours
 from pate.campaign.order import public_order
 from pate.errors import StateError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.ledger import Ledger
     from pate.accounting.bounds.sharp import Tables
     from pate.accounting.gate import GateParameters
-    from pate.accounting.nearby import Bound
+    from pate.accounting.nearby import Batch, Bound
     from pate.mechanisms import Mechanism
     from pate.noise.exact import Noise
     from pate.votes import Counts
@@ -79,14 +79,7 @@ def bound_of(mechanism: Mechanism, order: float, tables: Tables) -> Bound:
 def batch_of(rows: Counts, mechanism: Mechanism, order: float, bound: Bound) -> Batch:
     """Return the gate's input from (queries, classes) votes. Secret."""
     setting, neighbours = _setting(mechanism)
-    return Batch.of(
-        rows,
-        setting.label,
-        neighbours,
-        bound,
-        orders=np.array([order]),
-        checked=setting.check is not None,
-    )
+    return two_classes.batch_of(rows, setting, neighbours, bound, np.array([order]))
 
 
 def labels_behind(

@@ -19,7 +19,7 @@ from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.conversion import best_order, check_delta, epsilon_from_rdp
 from pate.accounting.gate import Choice, least_for_public_proxy
 from pate.accounting.gdp import epsilon_from_delta
-from pate.accounting.nearby import Batch
+from pate.accounting.two_classes import batch_of
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from pate.accounting.choices import BoundName
+    from pate.accounting.nearby import Batch
     from pate.accounting.units import Neighbours
 
 #: Half steps where optimal orders lie in practice, wider ones above.
@@ -254,14 +255,8 @@ def _batch(
 ) -> Batch:
     # A gate counts at one order, somewhat below the best of the bound alone.
     orders = np.unique(1.0 + _RELEASE_ORDERS * (found.figures["sharp"].best_orders[1] - 1.0))
-    return Batch.of(
-        counts,
-        setting.label,
-        neighbours,
-        sharp_bound(setting, neighbours, orders, Table.build),
-        orders=orders,
-        checked=setting.check is not None,
-    )
+    bound = sharp_bound(setting, neighbours, orders, Table.build)
+    return batch_of(counts, setting, neighbours, bound, orders)
 
 
 def _published(

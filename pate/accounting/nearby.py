@@ -178,21 +178,26 @@ class Batch:
         farthest_up = distance * k if self.checked else -distance * k
         steps = np.arange(-distance * k, farthest_up + 1, dtype=np.float64)
         closer = self.narrower(steps, distance)
-        slack = distance + 1.0
-        closer += slack * self.law.sigma * _SLACK_SIGMAS
+        closer += (distance + 1.0) * self.law.sigma * _SLACK_SIGMAS
         made = np.empty((len(self.top), len(self.orders)))
         for rows in blocks(len(self.top), len(steps)):
             log_q = raised(self.gaps[rows, None] - closer, self.classes, self.law)
             top = np.add.outer(self.top[rows], steps)
             each = self._each(top.ravel(), log_q.ravel())
             made[rows] = each.reshape(*log_q.shape, -1).max(axis=1)
-        return made * (1.0 + slack * _SLACK_PART) + slack * _SLACK_NATS
+        return slackened(made, distance)
 
     def _each(self, top: Floats, log_q: Floats) -> Floats:
         made = check_rdp(self.bound(top, log_q), "the bound of a query")
         if made.shape != (len(top), len(self.orders)):
             raise AccountingError(f"a bound must be (queries, orders), got shape {made.shape}")
         return made
+
+
+def slackened(costs: Floats, distance: int) -> Floats:
+    """Return costs within a distance with the margin for rounding."""
+    slack = distance + 1.0
+    return costs * (1.0 + slack * _SLACK_PART) + slack * _SLACK_NATS
 
 
 def raised(gaps: Floats, classes: int, law: Law) -> Floats:
