@@ -231,6 +231,11 @@ class Axes:
         """(n, K - 1) the matrix X H^(-1/4): the scores, less their means, that an array stands for."""
         return self.rows @ self._power(-0.25)
 
+    @cached_property
+    def whitened(self) -> Wide:
+        """(n, K - 1) the public rows X H^(-1/2), whose variance is the same in all directions."""
+        return self.rows @ self._power(-0.5)
+
     def _power(self, exponent: float) -> Wide:
         vectors, moments = self.vectors[:, self.kept], self.moments[self.kept]
         made: Wide = (vectors * moments**exponent) @ vectors.T

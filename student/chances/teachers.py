@@ -6,13 +6,20 @@ if the weights of an answer have s^2. The s^2 with which the released numbers ar
 the best estimate shrinks each number by s^2 h^(1/2) / (s^2 h^(1/2) + v). The answer's level is shrunk to
 equal classes, and all the way if it is not clear of its noise.
 
+Linear answers hide classes that lie between others. So a row of many classes is told by which mean is
+nearest: where public rows have the same variance in all directions, a linear answer H^(1/4) F is the
+classes' means, each times its share of the records. Shares are seldom clear of the noise, so most of a
+difference in length is taken to be theirs; a class varies by what the means leave of the public rows'
+variance (linear discriminant analysis). The constants were chosen on drawings of 150 classes.
+
 How long answers were is not released: the probabilities are so sharp as a public set with clear classes would
 have them, and ranks and largest classes are what is to be relied on.
 
 Of noisy counts the shares of the teachers are regressed on the public rows in the same way.
 
 Source: Rasmussen and Williams, "Gaussian processes for machine learning", 2006, section 5.4; James and Stein,
-"Estimation with quadratic loss", 1961, for the level.
+"Estimation with quadratic loss", 1961, for the level; Hastie, Tibshirani and Friedman, "The elements of
+statistical learning", 2009, section 4.2, for classes that are hidden.
 """
 
 from __future__ import annotations
@@ -43,6 +50,12 @@ _CLEAR: Final = 3.0
 #: Usual length of a row's scores, less their mean, as logits.
 _SHARP: Final = 2.0
 _STEPS: Final = 300
+#: Classes from which on a row is told by their means: fewer seldom hide one another.
+_MANY: Final = 8
+#: Part of the public rows' variance that lies between classes, in the direction where that is most.
+_BETWEEN: Final = 0.5
+#: Power of a mean's length that is its class's share.
+_OF_SHARES: Final = 0.75
 #: Directions in which counts are regressed, at most.
 _DIRECTIONS: Final = 64
 
@@ -59,12 +72,29 @@ def teachers_chances(public: Inputs, noisy: NoisyVotes, teachers: int) -> Floats
     vectors, roots = axes.vectors[:, axes.kept], np.sqrt(axes.moments[axes.kept])
     seen = vectors.T @ sums[1:] / math.sqrt(1 - LEVEL)
     found = vectors @ (shrunk(roots, seen, noise**2 / (1 - LEVEL)) * seen)
-    scores = axes.answering @ found
+    scores = _by_means(axes, found) if classes >= _MANY else axes.answering @ found
     level = _level(sums[0] / math.sqrt(LEVEL), noise**2 / LEVEL)
     length = math.sqrt(float(np.square(scores).sum(axis=1).mean()))
     if not length:
         return np.tile(level, (len(points), 1))
     return levelled(_SHARP * math.sqrt(1 - 1 / classes) / length * scores, level)
+
+
+def _by_means(axes: Axes, found: Floats) -> Floats:
+    """Return (n, m) scores, less their mean, by the classes' means that a (K - 1, m) array stands for."""
+    roots = axes.vectors * np.maximum(axes.moments, 0.0) ** 0.25
+    means = roots @ (axes.vectors.T @ found)
+    lengths = np.linalg.norm(means, axis=0)
+    means = means / np.where(lengths > 0, lengths, 1.0) ** _OF_SHARES
+    between = means @ means.T / means.shape[1]
+    largest = np.linalg.eigvalsh(between)[-1]
+    if not largest > 0:
+        return np.zeros((len(axes.rows), means.shape[1]))
+    part = _BETWEEN / largest
+    weights = math.sqrt(part) * np.linalg.solve(np.eye(len(means)) - part * between, means)
+    nearest = -0.5 * math.sqrt(part) * (means * weights).sum(axis=0)
+    made: Floats = axes.whitened @ weights + nearest
+    return made - made.mean(axis=1, keepdims=True)
 
 
 def shrunk(moments: Floats, seen: Floats, variance: float) -> Floats:

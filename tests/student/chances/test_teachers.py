@@ -83,3 +83,29 @@ def test_no_array_is_longer_than_its_code_allows() -> None:
             assert 0.8 * GRID**2 < np.square(made).sum() <= GRID**2
     assert np.square(axes.array(np.zeros((4, 2)), np.array([1.0, 0.0]))).sum() <= LEVEL * GRID**2
     assert np.square(cut(np.full((4, 2), 1.0))).sum() <= GRID**2
+
+
+def test_classes_between_others_are_not_hidden() -> None:
+    """Nine classes on a grid: linear answers hardly have those at the sides on top."""
+    truth = np.arange(450) % 9
+    columns = np.vstack([truth // 3, truth % 3]) + 0.15 * np.random.default_rng(4).normal(
+        size=(2, 450)
+    )
+    public = Table(("a", "b"), tuple(columns))
+    points = space_over(public).embed(public)
+    axes = Axes.fit(points, [0, 4, 8])
+    apart = points - points.mean(axis=0)
+    answer = apart @ np.linalg.lstsq(apart, np.eye(9)[truth] - 1 / 9, rcond=None)[0]
+    sides = np.isin(truth, (1, 3, 5, 7))
+    assert (answer.argmax(axis=1) == truth)[sides].mean() < 0.3
+    one = axes.array(axes.reading @ answer, np.full(9, 1 / 9))
+    for noise in (0.0, 0.005 * GRID * TEACHERS):
+        drawn = np.rint(noise * normal(*one.shape)).astype(np.int64)
+        noisy = NoisyVotes(np.array([0, 4, 8]), TEACHERS * one + drawn, noise, "axes-3")
+        right = teachers_chances(public, noisy, TEACHERS).argmax(axis=1) == truth
+        assert right[sides].mean() > 0.9
+
+
+def test_arrays_that_say_nothing_are_equal_chances() -> None:
+    noisy = NoisyVotes(np.array(ROWS), np.zeros((5, 9), np.int64), 0.0, "axes-5")
+    np.testing.assert_allclose(teachers_chances(PUBLIC, noisy, TEACHERS), 1 / 9)
