@@ -38,7 +38,7 @@ class AccountOptions(CommandOptions):
         list[str] | None,
         of_privacy(
             click_type=click.Choice(get_args(BoundName)),
-            help="Repeat for more; every-neighbour: of PUBLIC votes. Default: all others",
+            help="Default: all but every-neighbour (PUBLIC votes)",
         ),
     ] = None
     unit: UnitOption = "record"
