@@ -93,8 +93,9 @@ def _by_means(axes: Axes, found: Floats) -> Floats:
     part = _BETWEEN / largest
     weights = math.sqrt(part) * np.linalg.solve(np.eye(len(means)) - part * between, means)
     nearest = -0.5 * math.sqrt(part) * (means * weights).sum(axis=0)
-    made: Floats = axes.whitened @ weights + nearest
-    return made - made.mean(axis=1, keepdims=True)
+    scores = axes.whitened @ weights + nearest
+    made: Floats = scores - scores.mean(axis=1, keepdims=True)
+    return made
 
 
 def shrunk(moments: Floats, seen: Floats, variance: float) -> Floats:

@@ -202,8 +202,8 @@ class _Moves:
         logs = np.minimum(np.log1p(np.where(none, 0.0, worst)), cap) * (1.0 + 4.0 * _ROUNDING)
         check = self._setting.check
         if check is None:
-            made: Floats = logs.max(axis=0)
-            return made
+            alone: Floats = logs.max(axis=0)
+            return alone
         down, up = test.neighbouring_bits(top, self._setting.threshold, check, 1)
         passes = np.exp(test.log_pass(top, self._setting.threshold, check))[:, None]
         with np.errstate(over="ignore"):
@@ -212,4 +212,5 @@ class _Moves:
             np.where(none[at], 0.0, bits.log_moment(self._excess, logs[at]))
             for at, bits in ((0, down), (2, up))
         ]
-        return np.maximum(stays, np.maximum(*moved))
+        made: Floats = np.maximum(stays, np.maximum(*moved))
+        return made
