@@ -53,7 +53,7 @@ _SOURCES: Final = {
 }
 
 
-class StudentService:
+class StudentService(student_pb2_grpc.StudentServicer):
     """Serves one campaign's labels on a loopback port; others would need TLS.
 
     Anyone who can reach it may read released labels. Predictions, which influence spending, are
@@ -73,19 +73,20 @@ class StudentService:
                 f"labels are served on loopback only until TLS is set up, got {host!r}: use 127.0.0.1"
             )
         self._ledger = ledger
+        self._guess = guess
         self._where = (host, port)
-        self._port = port
+        self.port = port  # that is served, once started
+        self.token = new_token() if token is None else token  # of the student
+        #: Of before and after the roster.
+        self._warnings: dict[bool, str] = {}
         self._stopping = threading.Event()
-        #: Of the student.
-        self.token = new_token() if token is None else token
-        self._servicer = _Servicer(ledger, self._stopping, self.token, guess)
+        self._count = threading.Lock()
+        self.followers = 0  # students that follow now
+        self.accuracies: dict[int, float] = {}  # the student's stated ones by round, in memory only
+        self._progress = threading.Condition()
+        self._sent_end, self._sent_statement = threading.Event(), threading.Event()
         self._server: grpc.Server | None = None
         self._health = health.HealthServicer()
-
-    @property
-    def port(self) -> int:
-        """The port that is served, once started."""
-        return self._port
 
     def start(self) -> int:
         """Serve; return the port."""
@@ -100,9 +101,7 @@ class StudentService:
                 ("grpc.so_reuseport", 0),
             ),
         )
-        student_pb2_grpc.add_StudentServicer_to_server(  # type: ignore[no-untyped-call]
-            self._servicer, server
-        )
+        student_pb2_grpc.add_StudentServicer_to_server(self, server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         host, port = self._where
         try:
@@ -116,7 +115,7 @@ class StudentService:
         server.start()
         for name in ("", _NAME):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        self._server, self._port = server, bound
+        self._server, self.port = server, bound
         return bound
 
     def stop(self, grace: float = 2.0) -> None:
@@ -127,16 +126,6 @@ class StudentService:
         if self._server is not None:
             self._server.stop(grace).wait()
             self._server = None
-
-    @property
-    def followers(self) -> int:
-        """Number of students that follow now."""
-        return self._servicer.followers
-
-    @property
-    def accuracies(self) -> dict[int, float]:
-        """The student's stated accuracy by round, in memory only."""
-        return dict(self._servicer.accuracies)
 
     def wait_for_predictions(
         self, round_: int, stop: threading.Event, meanwhile: Callable[[], None] = lambda: None
@@ -159,7 +148,7 @@ class StudentService:
     @property
     def delivered(self) -> bool:
         """Whether a student with the token got the campaign's end and the final statement."""
-        return self._servicer.sent_end.is_set() and self._servicer.sent_statement.is_set()
+        return self._sent_end.is_set() and self._sent_statement.is_set()
 
     def wait_until_delivered(self, stop: threading.Event, timeout: float | None = None) -> bool:
         """Wait until :attr:`delivered`, ``stop`` or ``timeout`` seconds; return the first."""
@@ -170,27 +159,12 @@ class StudentService:
         waited, step = 0.0, 0.25
         while not done() and (timeout is None or waited < timeout):
             pause = step if timeout is None else min(step, timeout - waited)
-            with self._servicer.progress:
-                self._servicer.progress.wait_for(done, pause)
+            with self._progress:
+                self._progress.wait_for(done, pause)
             waited += pause
         return self.delivered
 
-
-class _Servicer(student_pb2_grpc.StudentServicer):
-    def __init__(self, ledger: Ledger, stopping: threading.Event, token: str, guess: Guess) -> None:
-        self._ledger = ledger
-        self._guess = guess
-        #: Of before and after the roster.
-        self._warnings: dict[bool, str] = {}
-        self._token = token
-        self._stopping = stopping
-        self._seats = threading.BoundedSemaphore(FOLLOWERS)
-        self._count = threading.Lock()
-        self.followers = 0
-        self.accuracies: dict[int, float] = {}
-        self.progress = threading.Condition()
-        self.sent_end = threading.Event()
-        self.sent_statement = threading.Event()
+    # --- the calls ------------------------------------------------------------------------
 
     def GetCampaign(  # noqa: N802  (the name is the protocol's)
         self, request: student_pb2.GetCampaignRequest, context: grpc.ServicerContext
@@ -225,20 +199,18 @@ class _Servicer(student_pb2_grpc.StudentServicer):
     ) -> Iterator[student_pb2.LabelEvent]:
         """Send events after the cursor; with ``follow`` until the campaign has ended."""
         own = self._reads(context)
-        if not self._seats.acquire(blocking=False):
+        with self._count:
+            if has_room := self.followers < FOLLOWERS:
+                self.followers += 1
+        if not has_room:
             context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED, f"{FOLLOWERS} students follow already"
             )
-        self._follow(1)
         try:
             yield from self._events(request.after, request.follow, context, own=own)
         finally:
-            self._follow(-1)
-            self._seats.release()
-
-    def _follow(self, change: int) -> None:
-        with self._count:
-            self.followers += change
+            with self._count:
+                self.followers -= 1
 
     def _events(
         self, after: int, follow: bool, context: grpc.ServicerContext, *, own: bool
@@ -257,7 +229,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
                 after = event.cursor
             if state.phase == "finished":
                 if own:
-                    self._note(self.sent_end)
+                    self._note(self._sent_end)
                 return
             if not follow:
                 return
@@ -283,7 +255,7 @@ class _Servicer(student_pb2_grpc.StudentServicer):
         self, request: student_pb2.Predictions, context: grpc.ServicerContext
     ) -> student_pb2.PredictionsReceipt:
         """Check and record the student's predictions; only the first ones for a round count."""
-        if not self._proved(context, predictions_proof(self._token, request)):
+        if not self._proved(context, predictions_proof(self.token, request)):
             context.abort(
                 grpc.StatusCode.UNAUTHENTICATED,
                 f"predictions need the token in {STUDENT_TOKEN} of the server's home",
@@ -355,13 +327,13 @@ class _Servicer(student_pb2_grpc.StudentServicer):
                 grpc.StatusCode.FAILED_PRECONDITION, "the campaign has no roster yet: no statement"
             )
         if own and state.phase == "finished":
-            context.add_callback(lambda: self._note(self.sent_statement))
+            context.add_callback(lambda: self._note(self._sent_statement))
         return student_pb2.PrivacyStatement(json=statement.to_json())
 
     def _reads(self, context: grpc.ServicerContext) -> bool:
         """Return whether the reader has the token; reading does not require it."""
         campaign = bytes.fromhex(self._ledger.state().spec.id)
-        return self._proved(context, reading_proof(self._token, campaign))
+        return self._proved(context, reading_proof(self.token, campaign))
 
     def _proved(self, context: grpc.ServicerContext, wanted: str) -> bool:
         """Return whether a call has the token; a wrong token ends the call."""
@@ -376,9 +348,9 @@ class _Servicer(student_pb2_grpc.StudentServicer):
         return True
 
     def _note(self, what: threading.Event) -> None:
-        with self.progress:
+        with self._progress:
             what.set()
-            self.progress.notify_all()
+            self._progress.notify_all()
 
 
 #: Bits of a cursor that number the events of one entry.
