@@ -33,14 +33,8 @@ if TYPE_CHECKING:
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
-def gauge(name: str, what: str, value: float | None) -> GaugeMetricFamily:
-    """Return a gauge; None: it has no value."""
-    return GaugeMetricFamily(name, what, value=None if value is None else float(value))
-
-
-def counter(name: str, what: str, value: float | None) -> CounterMetricFamily:
-    """Return a counter; its name ends in ``_total``."""
-    return CounterMetricFamily(name, what, value=None if value is None else float(value))
+#: Metrics of a name, what it is, and a value; None: it has none. The names get ``_total`` and ``_info``.
+gauge, counter, info = GaugeMetricFamily, CounterMetricFamily, InfoMetricFamily
 
 
 def by_label(name: str, what: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
@@ -49,11 +43,6 @@ def by_label(name: str, what: str, label: str, values: Mapping[str, float]) -> G
     for key, value in values.items():
         family.add_metric([key], float(value))
     return family
-
-
-def info(name: str, what: str, facts: Mapping[str, str]) -> InfoMetricFamily:
-    """Return facts in words; the name gets ``_info``."""
-    return InfoMetricFamily(name, what, value=dict(facts))
 
 
 def state_set(name: str, what: str, states: Sequence[str], now: str) -> StateSetMetricFamily:
