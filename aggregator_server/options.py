@@ -148,6 +148,11 @@ class ServingOptions(CommandOptions):
         return tuple(self.drop or ())
 
     @property
+    def place(self) -> Path:
+        """The server's home."""
+        return self.home or default_home("server")
+
+    @property
     def folder(self) -> Path:
         """Of the campaign."""
         return folder_of(self.home, self.campaign)
@@ -196,8 +201,3 @@ class CheckOptions(CampaignOptions):
     ] = 5.0
     clock: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
     given: frozenset[str] = frozenset()
-
-    @property
-    def place(self) -> Path:
-        """The server's home."""
-        return self.home or default_home("server")

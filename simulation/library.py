@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pate.answers import LABELS, NONE, NUMBER, RESIDUAL_LABELS
 from pate.campaign.choices import check_budget
@@ -244,11 +244,10 @@ def simulate(
             else records_in(inputs, public_labels, classes=listed, several=several)
         )
         judged = None if test is None else read(*parts_of("test", test), classes=listed)
-        scores: Any = None
-        trained = None
+        trained = evaluation = None
         if done.student is not None:
             trained = load_student(done.student, encoder=encoder)
-            scores = None if judged is None else evaluated_on(done.student, judged)
+            evaluation = None if judged is None else evaluated_on(done.student, judged)
         report = Report.of(
             done.statement,
             done.labels,
@@ -257,9 +256,7 @@ def simulate(
             test=judged,
             mechanism=aggregator,
             teachers=done.teachers,
-            student_accuracy=getattr(scores, "accuracy", None),
-            student_scores=None if scores is None else scores.in_words,
-            student_figures=getattr(scores, "figures", {}),
+            evaluation=evaluation,
             seconds=time.monotonic() - began,
             files={} if out is None else {"folder": str(place)},
         )

@@ -1,7 +1,7 @@
-"""Simulated parties in other processes: many per process, bytes in and bytes out.
+"""Simulated parties in other processes, many per process, or in threads: bytes in and bytes out.
 
-So they use all cores, and the server's memory and processor time can be measured by themselves. A process
-answers one request at a time. Flower is not used: neither
+In processes they use all cores, and the server's memory and processor time can be measured by themselves.
+A process answers one request at a time. Flower is not used: neither
 :class:`~aggregator_server.exchange.carrier.Carrier` nor a voter depends on it.
 """
 
@@ -13,18 +13,18 @@ import multiprocessing
 import os
 import queue
 import threading
-import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
+from aggregator_server.exchange.carrier import RAISED, Arrival, Carrier
 from pate.errors import ProcessError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from multiprocessing.connection import Connection
-
-    from aggregator_server.exchange.carrier import Arrival
 
 #: Answers a message of one party.
 Handler: TypeAlias = Callable[[bytes], bytes]
@@ -51,10 +51,8 @@ def memory_peak() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-class PartyProcesses:
+class PartyProcesses(Carrier):
     """The processes, and the carrier to the parties in them: the node of a party is its number."""
-
-    store: Final = None
 
     def __init__(
         self,
@@ -93,14 +91,6 @@ class PartyProcesses:
                 )
         return self._nodes
 
-    def returning(self) -> tuple[str, ...]:
-        """Return nobody: all are here."""
-        return ()
-
-    def pause(self, seconds: float) -> None:
-        """Wait that long."""
-        time.sleep(seconds)
-
     def send(self, node: int, digest: bytes, body: bytes) -> None:
         """Send a request to a party; see :class:`~aggregator_server.exchange.carrier.Carrier`."""
         while not self._lanes[node % len(self._lanes)].takes(digest, node, body):
@@ -108,9 +98,6 @@ class PartyProcesses:
 
     def receive(self) -> list[Arrival]:
         """Return the arrived answers. A party's code that raised is an error: it would do so again."""
-        # Not at the top: it imports Flower, which the parties' processes do not need.
-        from aggregator_server.exchange.carrier import RAISED, Arrival
-
         arrivals = []
         with contextlib.suppress(queue.Empty):
             while True:
@@ -129,6 +116,43 @@ class PartyProcesses:
             lane.stop()
         for lane in self._lanes:
             lane.wait()
+
+
+class PartyThreads(Carrier):
+    """Parties in threads of this process, and the carrier to them: the node of a party is its number."""
+
+    def __init__(self, handlers: Sequence[Handler], workers: int = 4) -> None:
+        self._handlers = handlers
+        self._busy = [threading.Lock() for _ in handlers]  # a party answers one message at a time
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="party")
+        self._asked: deque[tuple[int, bytes, Future[bytes]]] = deque()
+
+    def nodes(self) -> frozenset[int]:
+        """Return the parties: all are present."""
+        return frozenset(range(len(self._handlers)))
+
+    def send(self, node: int, digest: bytes, body: bytes) -> None:
+        """Send a request to a party; see :class:`~aggregator_server.exchange.carrier.Carrier`."""
+        self._asked.append((node, digest, self._pool.submit(self._answer, node, body)))
+
+    def _answer(self, node: int, body: bytes) -> bytes:
+        with self._busy[node]:
+            return self._handlers[node](body)
+
+    def receive(self) -> list[Arrival]:
+        """Return the arrived answers. What a party's code raised is raised here: it would do so again."""
+        arrivals = []
+        for _ in range(len(self._asked)):
+            node, digest, answer = asked = self._asked.popleft()
+            if answer.done():
+                arrivals.append(Arrival(node, digest, answer.result(), None))
+            else:
+                self._asked.append(asked)
+        return arrivals
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 #: The first byte of an answer: the rest is a reply, or the name of the error that a party's code raised.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.formats.labels import LabelSet
     from pate.formats.privacy_statement import PrivacyStatement
+    from student.evaluation.evaluate import AnyEvaluation
 
 #: Of a diagram.
 _HEADING: Final[dict[str, Any]] = {"loc": "left", "fontsize": 11}
@@ -72,18 +72,18 @@ class Report:
         test: Dataset | None,
         mechanism: str,
         teachers: int,
-        student_accuracy: float | None,
         seconds: float,
         files: dict[str, str],
+        student_accuracy: float | None = None,
+        evaluation: AnyEvaluation | None = None,
         nonprivate_accuracy: float | None = None,
-        student_scores: str | None = None,
-        student_figures: Mapping[str, Any] = MappingProxyType({}),
     ) -> Self:
         """Return the numbers of a finished campaign; arguments are named as the attributes.
 
         ``truth`` is the public set with its true labels, ``test`` are labelled records that judged the
-        student; None: there are none.
+        student, by ``evaluation`` or with a known accuracy; None: there are none.
         """
+        of_classes = evaluation is None or hasattr(evaluation, "accuracy")
         return cls(
             parties=parties,
             teachers=teachers,
@@ -96,7 +96,7 @@ class Report:
                 and (labels.rows or labels.noisy is None)
                 else None
             ),
-            student_accuracy=student_accuracy,
+            student_accuracy=getattr(evaluation, "accuracy", student_accuracy),
             nonprivate_accuracy=nonprivate_accuracy,
             majority_accuracy=(
                 majority_accuracy(test) if test is not None and test.kind == "class" else None
@@ -109,8 +109,8 @@ class Report:
             mechanism=mechanism,
             seconds=round(seconds, 1),
             files=files,
-            student_scores=student_scores,
-            student_figures=dict(student_figures),
+            student_scores=None if of_classes else evaluation.in_words,  # type: ignore[union-attr]
+            student_figures=dict(getattr(evaluation, "figures", {})),
         )
 
     def to_dict(self) -> dict[str, object]:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.campaign.batches import BATCH_COUNTS
 from aggregator_server.campaign.runner import Campaign, exchange_of
-from aggregator_server.campaign.sums import Sums
+from aggregator_server.campaign.sums import BATCH_COUNTS, Sums
 from aggregator_server.exchange.attendance import Keyring
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
@@ -34,7 +33,7 @@ from pate.noise.exact import SystemNoise
 from pate.runtime.home import private_directory, write_file
 from simulation.datasets import deal, digits, digits_like
 from simulation.parties import Opener, open_party, party_home
-from simulation.processes import PartyProcesses, memory_peak
+from simulation.processes import PartyProcesses, PartyThreads, memory_peak
 from simulation.report import Report, draw
 
 if TYPE_CHECKING:
@@ -55,6 +54,10 @@ if TYPE_CHECKING:
 
 #: Shares of the records for the public set and the test set.
 _PUBLIC_SHARE, _TEST_SHARE = 0.3, 0.15
+#: Options of the simulation that are the campaign's.
+_TERMS = (
+    "aggregator", "epsilon", "delta", "aggregation", "noise", "noise_law", "code", "release", "rounds",
+)  # fmt: skip
 #: Records per teacher, if digits are synthesised.
 _RECORDS_EACH = 10
 #: Largest total size of the parties' copies of the public set for which each receives its own.
@@ -114,8 +117,6 @@ class Finished:
 
 def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
     """Run the command's campaign over records that are dealt out, and return its result."""
-    from student.evaluation.evaluate import Evaluation
-
     began = time.monotonic()
     encoder = Reader.open(setting.encoder, bar=screen.bar)
     dealt = _dealt(setting, encoder, screen)
@@ -131,7 +132,6 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
         range=setting.range,
     )
     done = simulated(setting, setup, screen)
-    evaluation = None if done.student is None else evaluated_on(done.student, dealt.test)
     report = Report.of(
         done.statement,
         done.labels,
@@ -140,13 +140,7 @@ def run_simulation(setting: SimulationOptions, screen: Screen) -> Report:
         test=dealt.test,
         mechanism=setting.aggregator,
         teachers=done.teachers,
-        student_accuracy=evaluation.accuracy if isinstance(evaluation, Evaluation) else None,
-        student_scores=(
-            None
-            if evaluation is None or isinstance(evaluation, Evaluation)
-            else evaluation.in_words
-        ),
-        student_figures=getattr(evaluation, "figures", {}),
+        evaluation=None if done.student is None else evaluated_on(done.student, dealt.test),
         seconds=time.monotonic() - began,
         files={"picture": str(setting.out / "campaign.png"), "ledger": str(done.ledger)},
     )
@@ -169,22 +163,14 @@ def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finis
         spec = spec_of(
             CampaignOptions(
                 campaign="simulation",
-                aggregator=setting.aggregator,
                 parties=str(setting.parties),
                 min_parties=min_parties,
                 colluders=colluders,
                 classes=",".join(setup.classes) or None,
-                epsilon=setting.epsilon,
-                delta=setting.delta,
                 unit=setup.unit,
-                aggregation=setting.aggregation,
-                noise=setting.noise,
-                noise_law=setting.noise_law,
-                code=setting.code,
                 answer=setup.answer,
                 range=setup.range,
-                release=setting.release,
-                rounds=setting.rounds,
+                **{name: getattr(setting, name) for name in _TERMS},
                 expected_records=(
                     setup.expected_records
                     if setting.aggregator == "neighbour" or setting.release == ARRAYS
@@ -415,15 +401,6 @@ def run_campaign(
     campaign.farewell()
 
 
-@contextlib.contextmanager
-def carrier_to(voters: Sequence[Voter]) -> Iterator[Carrier]:
-    """Yield the carrier to parties in threads of this process, each behind its Flower app."""
-    from aggregator_server.flower.carrier import GridCarrier
-    from aggregator_server.flower.local_grid import LocalGrid
-    from party.flower.client_app import make_client_app
-
-    grid = LocalGrid([make_client_app(voter.handle) for voter in voters])
-    try:
-        yield GridCarrier(grid)
-    finally:
-        grid.close()
+def carrier_to(voters: Sequence[Voter]) -> contextlib.closing[PartyThreads]:
+    """Return the carrier to parties in threads of this process, for a ``with``."""
+    return contextlib.closing(PartyThreads([voter.handle for voter in voters]))

@@ -31,7 +31,6 @@ from pate.runtime.command import print_json, run
 from pate.runtime.config import given_text
 from pate.runtime.forked import importing
 from pate.runtime.help import Commands
-from pate.runtime.home import default_home
 from pate.runtime.options import HomeOption, JsonOption, names_in, takes
 from pate.runtime.screen import Screen
 
@@ -91,9 +90,9 @@ def _campaign(options: CampaignOptions) -> None:
         from pate.features.progress import telling
 
     fork_ahead(SUPERLINK_MAIN)  # before any state of this server is read
-    identities = _identities(options.home, options.host)
+    identities = _identities(options)
     screen = Screen("pate-server")
-    encoder = Reader.open(options.encoder, home=_home(options), bar=screen.bar)
+    encoder = Reader.open(options.encoder, home=options.place, bar=screen.bar)
     if encoder is not None:
         screen.say(f"encoder: {encoder.encoder.description.statement()}")
     inputs = _public_set(public, options, encoder, screen)
@@ -175,9 +174,9 @@ def resume(options: ResumeOptions) -> None:
     fork_ahead(SUPERLINK_MAIN)
     inputs, screen = None, Screen("pate-server")
     if options.public is not None:
-        encoder = Reader.open(options.encoder, home=_home(options), bar=screen.bar)
+        encoder = Reader.open(options.encoder, home=options.place, bar=screen.bar)
         inputs = _public_set(options.public, options, encoder, screen)
-    identities = _identities(options.home, options.host)
+    identities = _identities(options)
     listening = _listening(options, identities, screen)
     summary = resume_campaign(
         options.folder,
@@ -228,17 +227,12 @@ def _public_set(
     )
 
 
-def _home(options: ServingOptions) -> Path:
-    """Return the server's home."""
-    return options.home or default_home("server")
-
-
-def _identities(home: Path | None, host: str) -> Identities | None:
+def _identities(options: ServingOptions) -> Identities | None:
     """Return the server's identity and enrolled parties, None for a trial on loopback."""
     from aggregator_server.identities import Identities, require_identities
 
-    found = Identities.open(home or default_home("server"))
-    require_identities(host, found)
+    found = Identities.open(options.place)
+    require_identities(options.host, found)
     if found is not None:
         found.require_valid(datetime.now(UTC))
     return found

@@ -88,7 +88,7 @@ def average(
     """
     from flwr.app import ArrayRecord
 
-    from aggregator_server.flower.local_grid import LocalGrid
+    from benchmarks.methods.local_grid import LocalGrid
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     rows, labels = problem.rows(str(setting["kind"])), problem.split.private.labels

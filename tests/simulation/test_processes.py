@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.campaign.sums import BATCH_COUNTS
 from aggregator_server.exchange.carrier import Arrival
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.state import CampaignState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -221,17 +221,18 @@ def _population(options: PlanOptions) -> Population:
         raise UsageError("--proxy-labels needs --proxy-votes")
     if options.teachers is None:
         raise UsageError("say how many teachers all parties have together: --teachers")
-    given = {name: getattr(options, name) for name in ("classes", *_ASSUMED)}
-    assumed = {name: value for name, value in given.items() if value is not None}
-    return assumed_population(teachers=options.teachers, **assumed)
+    return assumed_population(teachers=options.teachers, **_assumptions(options))
 
 
 def _others(options: PlanOptions) -> list[Population]:
     if options.proxy_votes is not None or options.teachers is None:
         return []
+    return others_assumed(teachers=options.teachers, **_assumptions(options))
+
+
+def _assumptions(options: PlanOptions) -> dict[str, Any]:
     given = {name: getattr(options, name) for name in ("classes", *_ASSUMED)}
-    assumed = {name: value for name, value in given.items() if value is not None}
-    return others_assumed(teachers=options.teachers, **assumed)
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _proxy(options: PlanOptions, path: Path) -> Population:

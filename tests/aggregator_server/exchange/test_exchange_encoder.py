@@ -12,7 +12,7 @@ from aggregator_server.exchange.attendance import Keyring
 from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.exchange.outbox import Request
-from aggregator_server.flower.local_grid import LocalGrid
+from benchmarks.methods.local_grid import LocalGrid
 from party.flower.client_app import make_client_app
 from pate.campaign.roster import RosterParty
 from protos.encoder_files import PackedEncoder

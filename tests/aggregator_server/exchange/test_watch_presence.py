@@ -15,8 +15,8 @@ from aggregator_server.exchange.attendance import Keyring
 from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange, Quorum
 from aggregator_server.exchange.presence import Presence
-from aggregator_server.flower.local_grid import FIRST_NODE, LocalGrid
 from aggregator_server.student_service import StudentService
+from benchmarks.methods.local_grid import FIRST_NODE, LocalGrid
 from party.flower.client_app import make_client_app
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.public_set import pack_public_set

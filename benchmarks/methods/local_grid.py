@@ -1,6 +1,6 @@
-"""A Flower grid inside one process: many parties without a network.
+"""A Flower grid inside one process: many parties without a network, for Flower's own strategies and tests.
 
-``pate simulate`` and most tests run the campaign over it. It preserves the essential behaviour:
+It preserves the essential behaviour:
 messages are copied between the sides; a party handles one message at a time; Flower's own node
 answers for a disconnected party; an exception of a party becomes an error. Parties can be made to
 leave, to return and to be slow.
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.supercore.run import Run
 
-from aggregator_server.flower.internals import empty_run, error_reply, query
+from aggregator_server.flower.internals import error_reply, query
 from protos.flower.runtime import ErrorCode
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from flwr.app import UserConfig
     from flwr.clientapp import ClientApp
-
-    from aggregator_server.flower.internals import Run
 
 #: Id of the first party; Flower's own nodes have smaller ones.
 FIRST_NODE: Final = 1000
@@ -68,7 +67,7 @@ class LocalGrid(Grid):
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="party")
         self._replies: dict[str, Future[Message]] = {}
-        self._run = empty_run(_RUN_ID)
+        self._run = Run.create_empty(_RUN_ID)
 
     def leave(self, node: int) -> None:
         """Disconnect a party; its open messages are never answered."""
