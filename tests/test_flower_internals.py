@@ -40,22 +40,24 @@ BEHIND_THE_DOOR = {
     },
     "aggregator_server/flower/internals.py": {
         "flwr.app.message": {"make_message"},
-        "flwr.common.constant": {"SUPERLINK_NODE_ID"},
+        "flwr.common.constant": {"SUPERLINK_NODE_ID", "TIMESTAMP_HEADER"},
         "flwr.common.serde": {"fab_to_proto"},
-        "flwr.proto.control_pb2": {
-            "ListNodesRequest", "RegisterNodeRequest", "StartRunRequest", "UnregisterNodeRequest",
-        },
+        "flwr.proto.control_pb2": {"StartRunRequest"},
         "flwr.proto.fleet_pb2": {
             "ActivateNodeResponse",
             "DeactivateNodeRequest",
             "PullMessagesRequest",
         },
-        "flwr.supercore.constant": {"FLEET_HTTP_PUBLIC_KEY_HEADER"},
+        "flwr.supercore.constant": {"FLEET_HTTP_PUBLIC_KEY_HEADER", "FLEET_HTTP_SIGNATURE_HEADER"},
         "flwr.supercore.control": {"ControlHttpClient"},
         "flwr.supercore.error": {"ApiErrorCode"},
         "flwr.supercore.fab": {"Fab"},
         "flwr.supercore.inflatable.inflatable_utils": {"ObjectPushError"},
-        "flwr.supercore.run": {"Run"},
+    },
+    "aggregator_server/flower/superlink.py": {
+        "flwr.proto.control_pb2": {
+            "ListNodesRequest", "RegisterNodeRequest", "UnregisterNodeRequest",
+        },
     },
     "aggregator_server/flower/grid.py": {
         "flwr.common.serde": {"run_from_proto"},
@@ -75,10 +77,6 @@ BEHIND_THE_DOOR = {
             "SuperExecAuthHttpInterceptor",
         },
         "flwr.superlink.grid": {"HttpGrid"},
-    },
-    "aggregator_server/flower/fleet/signature.py": {
-        "flwr.common.constant": {"TIMESTAMP_HEADER"},
-        "flwr.supercore.constant": {"FLEET_HTTP_SIGNATURE_HEADER"},
     },
     "aggregator_server/flower/fleet/requests.py": {
         "flwr.proto.fab_pb2": {"GetFabRequest"},

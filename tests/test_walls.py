@@ -40,8 +40,8 @@ MATHEMATICS = (
 )  # fmt: skip
 #: Modules that import flwr.
 GLUE = {
-    "aggregator_server/flower/fleet/requests.py", "aggregator_server/flower/fleet/signature.py",
-    "aggregator_server/flower/fleet/traffic.py", "aggregator_server/flower/grid.py",
+    "aggregator_server/flower/fleet/requests.py", "aggregator_server/flower/fleet/traffic.py",
+    "aggregator_server/flower/grid.py", "aggregator_server/flower/superlink.py",
     "aggregator_server/flower/internals.py",
     "aggregator_server/flower/carrier.py", "party/flower/client_app.py",
     "party/flower/internals.py", "party/flower/pieces.py", "party/flower/connection.py",

@@ -6,13 +6,12 @@ continues an interrupted one: it reads the state of the ledger and does the miss
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from aggregator_server.campaign.capped import CappedRelease
 from aggregator_server.campaign.neighbour import Models, NeighbourRelease
-from aggregator_server.campaign.reachable import require_reachable
 from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.results.statement import expected_of
@@ -21,7 +20,15 @@ from pate.campaign.offer import Offer
 from pate.codes import code_of
 from pate.errors import UsageError
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.mechanisms import DistributedMechanism
+from pate.mechanisms import (
+    ConfidentGNMax,
+    DistributedConfidentGNMax,
+    DistributedInteractiveGNMax,
+    DistributedMechanism,
+    InteractiveGNMax,
+    MatrixMechanism,
+)
+from pate.noise.shares import total_sigma
 from pate.planning.forecast import classes_in_words, teachers_wanted
 from pate.runtime.failpoints import reach
 from protos.pate.v1 import vote_pb2
@@ -42,6 +49,9 @@ if TYPE_CHECKING:
     from pate.data.values import Inputs
     from pate.noise.exact import Noise
     from pate.runtime.screen import Screen
+
+#: A campaign is refused if the probability of any label by noise alone is below this.
+_CHANCE: Final = 1e-3
 
 
 def exchange_of(
@@ -213,9 +223,8 @@ class Campaign:
         )
         if not state.spec.voted_for.labelled:
             return
-        counts = Counter(each.label for each in state.labels.values())
         words = classes_in_words(
-            [counts[label] for label in range(len(state.classes))],
+            state.labels.by_class(len(state.classes)),
             state.classes,
             noisy_counts=state.spec.one_release,
             more=state.round < state.spec.rounds,
@@ -251,3 +260,50 @@ class Campaign:
 
 def _which(state: CampaignState) -> str:
     return f"round {state.round} of {state.spec.rounds}"
+
+
+def require_reachable(state: CampaignState) -> str | None:
+    """Refuse a campaign that would spend its budget without a label, whatever the votes.
+
+    Every query pays for the threshold test, answered or not. The number of votes is known when the roster
+    is complete, before anything is asked or charged.
+
+    If all votes of the roster are below the threshold, only noise can reach it. The noise of a test
+    is sub-Gaussian, P[X >= d] <= exp(-d^2 / (2 sigma^2)), also the discrete one (Canonne et al.
+    2020), which bounds the probability that this happens for any query.
+
+    Returns a warning if only noise can reach it, but is likely to; None if votes can.
+    """
+    mechanism, spec, sigma = state.mechanism(1), state.spec, 0.0
+    parties, classes = len(state.roster), len(state.classes)
+    most, what = state.teachers, f"{state.teachers} teachers"
+    if isinstance(mechanism, ConfidentGNMax | InteractiveGNMax):
+        sigma, draws = float(mechanism.sigma1), 1
+    elif isinstance(mechanism, DistributedConfidentGNMax | DistributedInteractiveGNMax):
+        # rounded up
+        sigma, draws = float(total_sigma(mechanism.share, parties)) + 1 / 64, classes
+    elif isinstance(mechanism, MatrixMechanism):
+        each = state.roster[0].teachers  # for neighbour votes, the same for all
+        least, largest = code_of(mechanism.code).bounds(parties * each)
+        most = largest - least
+        what = f"{parties} parties with at most {each} votes on a count"
+        # A label needs a lead: the difference of two noisy counts, of any two classes.
+        draws = classes * (classes - 1)
+    else:
+        return None  # it answers every query
+    short = mechanism.threshold - most
+    if short <= 0:
+        return None
+    queries = min(spec.max_queries or spec.queries, spec.queries)
+    if isinstance(mechanism, MatrixMechanism):
+        each_chance = mechanism.shares.overturns(short, parties if mechanism.noise_inside else 1)
+    else:
+        each_chance = math.exp(-(short**2) / (2 * sigma**2))
+    chance = draws * queries * each_chance
+    fault = f"{what} never reach the threshold of {mechanism.threshold}, even if all agree"
+    if chance < _CHANCE:
+        raise UsageError(
+            f"{fault}: the campaign would spend its budget and release no label. Nothing was asked or "
+            f"spent; start another --campaign with a --threshold of at most {most}"
+        )
+    return f"{fault}: labels are released only where noise happens to lift the votes"

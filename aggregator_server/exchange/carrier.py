@@ -7,6 +7,7 @@ an encoder, takes many requests: it is sent piece by piece.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -51,12 +52,14 @@ class Carrier(Protocol):
     @property
     def store(self) -> Store | None:
         """The durable requests to parties by envelope; None: all are connected."""
+        return None
 
     def nodes(self) -> frozenset[int]:
         """Return the parties that can be asked now."""
 
     def returning(self) -> Collection[str]:
         """Return the names of parties that are reconnecting."""
+        return ()
 
     def send(self, node: int, digest: bytes, body: bytes) -> None:
         """Send a request to a connected party; what becomes of it will arrive under its digest."""
@@ -66,6 +69,7 @@ class Carrier(Protocol):
 
     def pause(self, seconds: float) -> None:
         """Wait that long, or less if something may have arrived."""
+        time.sleep(seconds)
 
     def close(self) -> None:
         """Release the link. Messages under way are forgotten."""

@@ -9,7 +9,15 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.exchange.carrier import EXPIRED, GONE, LOST, RAISED, UNREADABLE, Arrival
+from aggregator_server.exchange.carrier import (
+    EXPIRED,
+    GONE,
+    LOST,
+    RAISED,
+    UNREADABLE,
+    Arrival,
+    Carrier,
+)
 from aggregator_server.flower.internals import LINK_ERRORS, query
 from pate.errors import ProtocolError
 from protos.bounds import MAX_MESSAGE
@@ -39,14 +47,12 @@ _REASONS: Final = {
 _CLASS_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-class GridCarrier:
+class GridCarrier(Carrier):
     """A carrier over any Flower grid: of a SuperLink, of a simulation, or of this process.
 
     Errors of the grid itself (its link is down) pass through :meth:`nodes`, :meth:`send` and
     :meth:`receive`; the owner of the link handles them.
     """
-
-    store: Final = None
 
     def __init__(
         self,
@@ -87,10 +93,6 @@ class GridCarrier:
         self._known &= self._seen
         return self._seen
 
-    def returning(self) -> Collection[str]:
-        """Return nobody: a grid does not know."""
-        return ()
-
     def renew(self, node: int) -> None:
         """Record that a node has a new process: messages to the earlier one are lost."""
         self._renewed.add(node)
@@ -130,10 +132,6 @@ class GridCarrier:
             if arrivals:
                 break
         return arrivals
-
-    def pause(self, seconds: float) -> None:
-        """Wait that long."""
-        time.sleep(seconds)
 
     def abandon(self) -> list[Arrival]:
         """Abandon all messages under way, and return them as :data:`LOST`."""

@@ -24,8 +24,13 @@ from aggregator_server.flower.carrier import DEFAULT_TTL_S, GridCarrier, Switcha
 from aggregator_server.flower.gateway import Gateway
 from aggregator_server.flower.grid import Session
 from aggregator_server.flower.internals import LINK_ERRORS
-from aggregator_server.flower.nodes import let_in, pem
-from aggregator_server.flower.superlink import MOST_MEMORY, SuperLink, trust_in
+from aggregator_server.flower.superlink import (
+    MOST_MEMORY,
+    SuperLink,
+    let_in,
+    pem,
+    trust_in,
+)
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.enrolment_service import EnrolmentService
 from pate.errors import PateError, ProcessError
@@ -36,7 +41,6 @@ from pate.runtime.child import joined
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from aggregator_server.exchange.carrier import Carrier
     from aggregator_server.identities import Identities, Member
@@ -163,12 +167,7 @@ class Deployment:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop everything."""
         self.close()
 
@@ -213,7 +212,7 @@ class Deployment:
                 self._session.grid,
                 ttl=self._ttl,
                 admits=self._admits,
-                on_sent=self._gateway.wake,
+                on_sent=self._gateway.pulls.wake,
             )
         )
         self._gateway.point_at(self._superlink.address)
@@ -312,7 +311,7 @@ class Deployment:
     def _outgrown(self, memory: int) -> None:
         """Restart a SuperLink that uses too much memory; give up if that does not help."""
         why = f"the SuperLink uses {memory >> 20} MiB of memory, more than {MOST_MEMORY >> 20}"
-        if (most := self._gateway.most_pushed()) is not None:
+        if (most := self._gateway.traffic.most()) is not None:
             names = {pem(member.node): name for name, member in self._members.items()}
             who = names.get(most[0], "a node without a name")
             why += (

@@ -14,8 +14,7 @@ import ssl
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.flower.fleet.filter import EnrolmentService, Filter
-from aggregator_server.flower.held_pulls import HeldPulls
-from aggregator_server.flower.node_sessions import Sessions
+from aggregator_server.flower.node_sessions import HeldPulls, Sessions
 from pate.errors import UsageError
 from pate.listening.bounded_listener import room_for_connections
 from pate.listening.http_server import HttpServer
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 MAX_HEAD: Final = 32 * 2**10
 
 
-class Gateway:
+class Gateway(Filter):
     """The filter on a public port, served by a thread of this process."""
 
     def __init__(
@@ -61,14 +60,14 @@ class Gateway:
             )
         if certificate is not None:
             _check_certificate(*certificate)
-        self._pulls = HeldPulls()
+        self.pulls = HeldPulls()
         sessions = Sessions(
-            self._pulls,
+            self.pulls,
             on_asking=on_asking,
             on_arrived=on_arrived,
             on_news=on_news,
         )
-        self._filter = Filter(trust=trust, enrolment=enrolment, sessions=sessions, on_whole=on_news)
+        super().__init__(trust=trust, enrolment=enrolment, sessions=sessions, on_whole=on_news)
         self._http = HttpServer(
             listen(host, port), name="gateway", max_head=MAX_HEAD, certificate=certificate
         )
@@ -76,48 +75,32 @@ class Gateway:
 
     def point_at(self, upstream: str | None) -> None:
         """Forward requests to ``upstream`` (``host:port``) from now on; None: answer 503."""
-        self._filter.point_at(upstream)
-        self._pulls.release_all()
-
-    def taken(self, message: str) -> None:
-        """Record that the campaign has fetched the reply to ``message``, which is no longer stored."""
-        self._filter.taken(message)
-
-    def left(self) -> list[str]:
-        """Return the ids of replies whose messages have expired, each of them once."""
-        return self._filter.left()
-
-    def most_pushed(self) -> tuple[bytes, int] | None:
-        """Return the node key (PEM) that has pushed most bytes to this SuperLink, and their number."""
-        return self._filter.traffic.most()
-
-    def wake(self, node: int) -> None:
-        """Let a node poll for messages now."""
-        self._pulls.wake(node)
+        super().point_at(upstream)
+        self.pulls.release_all()
 
     def let_in(self, keys: Iterable[bytes]) -> None:
         """Admit from now on only these node keys (PEM)."""
-        self._filter.keys = frozenset(keys)
+        self.keys = frozenset(keys)
 
     def keep_in(self, keys: Iterable[bytes]) -> None:
         """Stop admitting node keys (PEM) that are not among these.
 
         Before the first :meth:`let_in` it has no effect: nothing is forwarded yet.
         """
-        if self._filter.keys is not None:
-            self._filter.keys &= frozenset(keys)
+        if self.keys is not None:
+            self.keys &= frozenset(keys)
 
     def start(self) -> None:
         """Start serving; returns when it does."""
         self._http.start(room_for_connections(), self._app)
 
     def _app(self, listener: BoundedListener) -> Filter:
-        self._filter.keep = listener.keep
-        return self._filter
+        self.keep = listener.keep
+        return self
 
     def stop(self) -> None:
         """Stop serving and release the port. Harmless if it never started."""
-        self._pulls.close()
+        self.pulls.close()
         self._http.stop()
 
 

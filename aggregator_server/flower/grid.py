@@ -274,23 +274,16 @@ class Session:
 
 
 def _client_of_task(address: str, token: str, trust: ssl.SSLContext | None) -> RuntimeClient:
-    if trust is None:
-        return RuntimeClient.of_task(address, token)
     interceptors = [RuntimeTokenHttpInterceptor(token)]
-    return RuntimeClient(url_of(address, trust), interceptors=interceptors, verify=trust)
-
-
-def _client_with_secret(address: str, secret: bytes, trust: ssl.SSLContext | None) -> RuntimeClient:
-    if trust is None:
-        return RuntimeClient.with_secret(address, secret)
-    secured = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
-    return RuntimeClient(url_of(address, trust), interceptors=[secured], verify=trust)
+    return RuntimeClient(url_of(address, trust), interceptors=interceptors, verify=trust or True)
 
 
 def _token_of(address: str, secret: bytes, run_id: int, trust: ssl.SSLContext | None) -> str:
     """Acquire the ServerApp task of the run ``run_id``; a task of any other run is refused."""
     deadline = time.monotonic() + _TASK_DEADLINE_S
-    with _client_with_secret(address, secret, trust) as client:
+    secured = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
+    url = url_of(address, trust)
+    with RuntimeClient(url, interceptors=[secured], verify=trust or True) as client:
         while time.monotonic() < deadline:
             taken = acquire(client, [TaskType.SERVER_APP])
             if taken is None:

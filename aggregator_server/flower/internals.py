@@ -16,55 +16,24 @@ from typing import TYPE_CHECKING, Final
 import httpx
 from flwr.app import Error, Message, Metadata, RecordDict
 from flwr.app.message import make_message
-from flwr.common.constant import SUPERLINK_NODE_ID
+from flwr.common.constant import SUPERLINK_NODE_ID, TIMESTAMP_HEADER
 from flwr.common.serde import fab_to_proto
-from flwr.proto.control_pb2 import (
-    ListNodesRequest,
-    RegisterNodeRequest,
-    StartRunRequest,
-    UnregisterNodeRequest,
-)
+from flwr.proto.control_pb2 import StartRunRequest
 from flwr.proto.fleet_pb2 import (
     ActivateNodeResponse,
     DeactivateNodeRequest,
     PullMessagesRequest,
 )
-from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 from flwr.supercore.control import ControlHttpClient
 from flwr.supercore.error import ApiErrorCode
 from flwr.supercore.fab import Fab
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
-from flwr.supercore.run import Run
 from google.protobuf.message import DecodeError
 
 from pate.errors import ProcessError
 from protos.flower.carriage import MESSAGE_TYPE
-from protos.flower.runtime import NOBODY, DirectClient, fab_hash
-
-__all__ = [
-    "FLOWER_NODE",
-    "KEY_HEADER",
-    "KEY_NEEDED",
-    "KEY_REFUSED",
-    "LINK_ERRORS",
-    "NOBODY",
-    "SUPERLINK_MAIN",
-    "ControlClient",
-    "ListNodesRequest",
-    "RegisterNodeRequest",
-    "Run",
-    "UnregisterNodeRequest",
-    "activated_node",
-    "codeless_fab",
-    "deactivation_of",
-    "empty_run",
-    "error_reply",
-    "make_fab",
-    "pulling_node",
-    "query",
-    "start_run",
-    "url_of",
-]
+from protos.flower.runtime import DirectClient, fab_hash
 
 if TYPE_CHECKING:
     import ssl
@@ -74,6 +43,9 @@ if TYPE_CHECKING:
 SUPERLINK_MAIN: Final = "flwr.superlink.cli.flower_superlink:flower_superlink"
 #: The header with a node's public key: PEM, in base64.
 KEY_HEADER: Final = FLEET_HTTP_PUBLIC_KEY_HEADER.encode()
+#: Those with the time of a request, and the signature of it.
+TIME_HEADER: Final = TIMESTAMP_HEADER.encode()
+SIGNATURE_HEADER: Final = FLEET_HTTP_SIGNATURE_HEADER.encode()
 #: Flower's error codes for a node without a key, and for an unknown key.
 KEY_NEEDED: Final = int(ApiErrorCode.FLEET_SUPERNODE_REGISTRATION_DISABLED)
 KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
@@ -171,36 +143,23 @@ def query(grid_run: int, node: int, content: RecordDict, ttl: float) -> Message:
     Flower's own constructor takes the sender from a process-wide global; this one does not, so that
     a server and parties can run in one process.
     """
-    metadata = Metadata(
-        run_id=grid_run,
+    return make_message(metadata=_metadata(grid_run, node, ttl), content=content)
+
+
+def error_reply(message_id: str, run: int, node: int, error: Error) -> Message:
+    """Return Flower's message that the party did not answer ``message_id``."""
+    return make_message(metadata=_metadata(run, node, 1.0, message_id), error=error)
+
+
+def _metadata(run: int, node: int, ttl: float, reply_to: str = "") -> Metadata:
+    return Metadata(
+        run_id=run,
         message_id="",
         src_node_id=FLOWER_NODE,
         dst_node_id=node,
-        reply_to_message_id="",
+        reply_to_message_id=reply_to,
         group_id="",
         created_at=time.time(),
         ttl=ttl,
         message_type=MESSAGE_TYPE,
     )
-    return make_message(metadata=metadata, content=content)
-
-
-def empty_run(run_id: int) -> Run:
-    """Return a run with only its id, for a grid without a SuperLink."""
-    return Run.create_empty(run_id)
-
-
-def error_reply(message_id: str, run: int, node: int, error: Error) -> Message:
-    """Return Flower's message that the party did not answer ``message_id``."""
-    metadata = Metadata(
-        run_id=run,
-        message_id="",
-        src_node_id=FLOWER_NODE,
-        dst_node_id=node,
-        reply_to_message_id=message_id,
-        group_id="",
-        created_at=time.time(),
-        ttl=1.0,
-        message_type=MESSAGE_TYPE,
-    )
-    return make_message(metadata=metadata, error=error)

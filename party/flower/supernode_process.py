@@ -4,7 +4,7 @@ It is imported while the server is not ready yet, and starts on a signal of its 
 
 * Flower's SuperNode polls the server every three seconds, and each of the five steps of a masked
   sum waits for it. Our server holds a poll open until there is a message, and says so
-  (:mod:`aggregator_server.flower.held_pulls`): then this one polls again at once, and otherwise
+  (:mod:`aggregator_server.flower.node_sessions`): then this one polls again at once, and otherwise
   every half second for a while after a message.
 * It gives up on a stalled message after a minute instead of two hours
   (:mod:`party.flower.pieces`).

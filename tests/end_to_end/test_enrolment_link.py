@@ -20,6 +20,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.proto.control_pb2 import ListNodesRequest, RegisterNodeRequest
 from flwr.proto.fleet_pb2 import (
     ActivateNodeRequest,
     PullMessagesRequest,
@@ -34,7 +35,7 @@ from typer.testing import CliRunner
 
 from aggregator_server.exchange.carrier import GONE, Arrival
 from aggregator_server.flower.deployment import Deployment
-from aggregator_server.flower.internals import ControlClient, ListNodesRequest, RegisterNodeRequest
+from aggregator_server.flower.internals import ControlClient
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
 from party.cli.main import app as pate_party

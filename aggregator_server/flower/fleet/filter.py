@@ -2,7 +2,7 @@
 
 Requests from unknown senders are rejected unread: with identities they must name the key of an
 enrolled party, and always be signed by the named key
-(:mod:`aggregator_server.flower.fleet.signature`). A request of a party's node is read, and passes
+(:func:`is_signed`). A request of a party's node is read, and passes
 if it answers a message that the node was sent (:mod:`aggregator_server.flower.fleet.traffic`).
 Bodies and answers in memory are bounded, per key and in total
 (:mod:`aggregator_server.flower.fleet.allowance`).
@@ -11,21 +11,33 @@ Bodies and answers in memory are bounded, per key and in total
 from __future__ import annotations
 
 import asyncio
+import binascii
 import contextlib
 import datetime as dt
 import json
 import time
+from base64 import b64decode
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import httpx
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from aggregator_server.flower.fleet.allowance import Allowance, read_body
 from aggregator_server.flower.fleet.requests import CALLS, MAX_BODY, RefusedCallError
-from aggregator_server.flower.fleet.signature import is_signed, named_key
 from aggregator_server.flower.fleet.traffic import Traffic
-from aggregator_server.flower.internals import KEY_NEEDED, KEY_REFUSED
+from aggregator_server.flower.internals import (
+    KEY_HEADER,
+    KEY_NEEDED,
+    KEY_REFUSED,
+    SIGNATURE_HEADER,
+    TIME_HEADER,
+)
 from pate.formats.enrolment import MAX_FILE, ROUTE
+from protos.bounds import CLOCK_AHEAD_S, CLOCK_BEHIND_S
 
 if TYPE_CHECKING:
     import ssl
@@ -68,6 +80,10 @@ _UPSTREAM_TIMEOUT_S: Final = 60.0
 _FETCHED_S: Final = 5.0
 #: How long the answer to a health check is cached.
 _FRESH_S: Final = 0.5
+#: Longest key, in bytes of PEM; those of our parties have 215.
+_MAX_KEY: Final = 512
+#: Longest time, in characters; Flower's have 32.
+_MAX_TIME: Final = 64
 _CLOSE: Final = (b"connection", b"close")
 _JSON: Final = (b"content-type", b"application/json")
 
@@ -332,3 +348,41 @@ def _stranger(path: str) -> Answer:
 def _passes(header: bytes) -> bool:
     """Return whether a header is forwarded: the content type, and Flower's own."""
     return header in {b"content-type", b"accept"} or header.startswith(b"flwr-")
+
+
+def named_key(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the node key (PEM) that a request names, or None if it does not name exactly one."""
+    named = [value for name, value in headers if name == KEY_HEADER]
+    if len(named) != 1:
+        return None
+    try:
+        key = b64decode(named[0], validate=True)
+    except binascii.Error:
+        return None
+    return key if len(key) <= _MAX_KEY else None
+
+
+def is_signed(headers: Iterable[tuple[bytes, bytes]], key: bytes, now: dt.datetime) -> bool:
+    """Return whether the node ``key`` (PEM) signed the time of a request, and that time is recent.
+
+    A SuperLink checks the same after it has read a body; with this check a body is read only from a known
+    sender. The rule is Flower's, and no stricter: the signed time is valid for 305 seconds. A signature
+    could be replayed in that time; TLS protects it.
+    """
+    found = [(name, value) for name, value in headers if name in (SIGNATURE_HEADER, TIME_HEADER)]
+    values = dict(found)
+    if len(found) != 2 or len(values) != 2 or len(values[TIME_HEADER]) > _MAX_TIME:
+        return False
+    try:
+        signed_at = dt.datetime.fromisoformat(values[TIME_HEADER].decode("ascii"))
+        if not -CLOCK_AHEAD_S < (now - signed_at).total_seconds() < CLOCK_BEHIND_S:
+            return False
+        public = load_pem_public_key(key)
+        if not isinstance(public, ec.EllipticCurvePublicKey):
+            return False
+        signature = b64decode(values[SIGNATURE_HEADER], validate=True)
+        public.verify(signature, values[TIME_HEADER], ec.ECDSA(SHA256()))
+    # A time without a zone raises TypeError; one far from ours, OverflowError.
+    except (ValueError, TypeError, OverflowError, UnsupportedAlgorithm, InvalidSignature):
+        return False
+    return True

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.batches import BATCH_COUNTS, check_apart, next_places
+from aggregator_server.campaign.sums import BATCH_COUNTS, check_apart, next_places
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify

@@ -37,7 +37,7 @@ def test_a_killed_campaign_goes_on_where_its_ledger_stands(tmp_path: Path, failp
         wasted = 0 if failpoint == "release-recorded" else deaths
         worst = total_cost(state.currency, state.mechanism(1).worst)
         assert state.wasted + open_ == wasted * CHUNK * worst
-    assert (told.phase, told.labels) == ("finished", len(before))
+    assert (told.phase, len(told.labels)) == ("finished", len(before))
 
 
 def test_a_campaign_that_is_not_killed_wastes_nothing(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from aggregator_server.campaign.reachable import require_reachable
-from aggregator_server.campaign.runner import Campaign, exchange_of
+from aggregator_server.campaign.runner import Campaign, exchange_of, require_reachable
 from aggregator_server.campaign.sums import Sums
 from aggregator_server.exchange import exchange as exchange_module
 from aggregator_server.exchange.attendance import Keyring

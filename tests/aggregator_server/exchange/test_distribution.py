@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from flwr.supercore.run import Run
+
 from aggregator_server.exchange import carrier
 from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.flower.carrier import GridCarrier
-from aggregator_server.flower.internals import empty_run
 from protos.flower.carriage import pack
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Grid100:
     """A hundred parties that have all answered; it notes how many answers are fetched at a time."""
 
     def __init__(self) -> None:
-        self.run = empty_run(1)
+        self.run = Run.create_empty(1)
         self.waiting: dict[str, Message] = {}
         self.fetched: list[int] = []
 

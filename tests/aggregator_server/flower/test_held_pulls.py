@@ -6,12 +6,12 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
-from aggregator_server.flower.held_pulls import HeldPulls
+from aggregator_server.flower.node_sessions import HeldPulls
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from aggregator_server.flower.held_pulls import Answer
+    from aggregator_server.flower.node_sessions import Answer
 
 EMPTY: Answer = (200, [], b"")
 HELD: Answer = (200, [(b"pate-held", b"1")], b"")

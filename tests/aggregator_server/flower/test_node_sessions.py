@@ -11,16 +11,15 @@ from flwr.proto.fleet_pb2 import ActivateNodeResponse, DeactivateNodeRequest, Pu
 from flwr.proto.node_pb2 import Node
 
 from aggregator_server.flower.deployment import Deployment
-from aggregator_server.flower.held_pulls import HeldPulls
 from aggregator_server.flower.internals import KEY_NEEDED, KEY_REFUSED
-from aggregator_server.flower.node_sessions import ACTIVATE, DEACTIVATE, PULL, Sessions
+from aggregator_server.flower.node_sessions import ACTIVATE, DEACTIVATE, PULL, HeldPulls, Sessions
 from protos.flower.node_session import SESSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from pathlib import Path
 
-    from aggregator_server.flower.held_pulls import Answer
+    from aggregator_server.flower.node_sessions import Answer
 
 HEARTBEAT = "/v1/fleet/send-node-heartbeat"
 KEY, NODE = b"a key", 1234

@@ -18,10 +18,11 @@ from flwr.proto.message_pb2 import (
 )
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree
+from flwr.supercore.run import Run
 
 from aggregator_server.flower import grid as grid_module
 from aggregator_server.flower.grid import ResidentGrid
-from aggregator_server.flower.internals import empty_run, query
+from aggregator_server.flower.internals import query
 from protos.flower.carriage import pack, unpack_message
 from tests.support.server.fleet_nodes import some_id
 
@@ -88,7 +89,7 @@ def play() -> Iterator[SimpleNamespace]:
     grid.client.close()
     link: Any = SuperLink()
     grid.client = link
-    grid.set_run(empty_run(RUN))
+    grid.set_run(Run.create_empty(RUN))
     yield SimpleNamespace(grid=grid, link=link, taken=taken)
     grid._client = link
     grid.close()

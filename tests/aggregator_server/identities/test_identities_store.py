@@ -14,8 +14,7 @@ import pytest
 
 from aggregator_server.flower import deployment as deployment_module
 from aggregator_server.flower.deployment import Deployment
-from aggregator_server.flower.nodes import Changed, pem
-from aggregator_server.flower.superlink import SuperLink
+from aggregator_server.flower.superlink import Changed, SuperLink, pem
 from aggregator_server.identities import Identities, Member, require_identities
 from aggregator_server.identities import store as store_module
 from aggregator_server.identities.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE
@@ -190,7 +189,7 @@ class Sequence:
         self.fails = False
 
     def __call__(self, _address: str, _trust: object, members: Mapping[str, Member]) -> Changed:
-        passing = self.deployment._gateway._filter.keys
+        passing = self.deployment._gateway.keys
         self.during.append((len(passing or ()), set(self.deployment.names.values())))
         if self.fails:
             raise httpx.ConnectError("busy")
