@@ -30,18 +30,12 @@ from aggregator_server.monitoring.overview import Command
 from aggregator_server.monitoring.serving import watched
 from aggregator_server.reaching import enrolled_of, reaching
 from aggregator_server.results.report import describe_state
-from aggregator_server.results.statement import privacy_statement, server_epsilon
+from aggregator_server.results.statement import promised, server_epsilon
 from aggregator_server.student_service import StudentService
 from pate.campaign.choices import NO_GUESS, TEACHERS_EACH, Guess
 from pate.data.embeddings import encoder_in
 from pate.data.values import Inputs, content_hash
 from pate.errors import PateError, ProtocolError, SchemaError, StateError, UsageError
-from pate.formats.privacy_statement import (
-    code_of_statement,
-    do_records_vote,
-    in_words,
-    neighbours_of,
-)
 from pate.noise.exact import SystemNoise
 from pate.planning.forecast import expected, teachers_wanted
 from pate.printable import listed
@@ -66,7 +60,6 @@ if TYPE_CHECKING:
 
     from aggregator_server.reaching import Listening
     from pate.campaign.spec import CampaignSpec
-    from pate.formats.privacy_statement import PrivacyStatement
     from pate.runtime.screen import Screen
 
 _PUBLIC_FILE = "public.bin"
@@ -317,19 +310,15 @@ def _run(
             forget_key(folder)
         status.close_doors()
         status.tell_commands(*_after_the_end(_for_student(service, token), folder))
-        found = describe_state(ledger.state())
-        statement = privacy_statement(ledger.state())
-        released = ledger.state().spec.voted_for.release_in_words(
-            statement.labels_released, statement.queries_asked
-        )
+        state = ledger.state()
+        found = describe_state(state)
+        released = spec.voted_for.release_in_words(len(state.labels), state.queries_asked)
         screen.say(
-            f"the campaign is finished: {released} of {statement.queries_asked} queries asked, "
-            f"{_guarantee(statement, statement.epsilon, 'public')}"
+            f"the campaign is finished: {released} of {state.queries_asked} queries asked, "
+            f"{promised(spec, state.epsilon)}"
         )
-        if (seen := server_epsilon(ledger.state())) is not None:
-            screen.say(
-                f"the noisy sums that this server saw: {_guarantee(statement, seen, 'server')}"
-            )
+        if (seen := server_epsilon(state)) is not None:
+            screen.say(f"the noisy sums that this server saw: {promised(spec, seen, 'server')}")
         _serve_to_the_end(service, listening.linger, screen, token)
     write_file(folder / _SERVED_FILE, b"")
     return found
@@ -373,33 +362,12 @@ def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:
         f"{spec.aggregator} with {size} {'party' if size == 1 else 'parties'} (--parties): "
         f"{listed(named) if named else 'the first that come'}"
     )
-    neighbours = neighbours_of(
-        spec.unit, records_vote=spec.records_vote, series=spec.series, code=spec.code
-    )
-    yield (
-        "privacy budget (--epsilon, --delta, --unit): at most "
-        f"{in_words(spec.epsilon, spec.delta, spec.unit, neighbours=neighbours)}"
-    )
+    yield f"privacy budget (--epsilon, --delta, --unit): at most {promised(spec, spec.epsilon)}"
     if spec.series is not None:
         yield (
             f"series {spec.series!r}: parties accept one law of noise in all its campaigns, this one's: "
             f"--noise-law {'geometric' if spec.delta == 0 else 'gaussian'}"
         )
-
-
-def _guarantee(statement: PrivacyStatement, epsilon: float, observer: str) -> str:
-    return in_words(
-        epsilon,
-        statement.delta,
-        statement.unit,
-        observer,
-        neighbours=neighbours_of(
-            statement.unit,
-            records_vote=do_records_vote(statement.mechanism),
-            series=statement.series,
-            code=code_of_statement(statement.mechanism),
-        ),
-    )
 
 
 def _signing_key(folder: Path) -> Ed25519PrivateKey:

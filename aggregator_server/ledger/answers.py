@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from aggregator_server.ledger import encoding
-from aggregator_server.ledger.label_table import Answered, Labels, Source
+from aggregator_server.ledger.label_table import Answered, Source
 from aggregator_server.ledger.state import (
     CampaignState,
     Charge,
@@ -60,7 +60,7 @@ Answer: TypeAlias = tuple[int, int | None, Source | None, int]
 
 
 @dataclass(frozen=True)
-class Unmasking(CampaignStep):
+class Unmasking(SumUnmasking, CampaignStep):
     """The survivors of a masked sum, before any party is asked to unmask it.
 
     Parties refuse to unmask any sum of the campaign with another list than the first, or in rounds with
@@ -68,9 +68,6 @@ class Unmasking(CampaignStep):
     """
 
     kind, phases = "opening", ("voting",)
-    first: int
-    count: int
-    survivors: tuple[str, ...]
 
     def after(self, state: CampaignState) -> CampaignState:
         """Take one list for all sums, in rounds also a shorter one; each sum is of new queries."""
@@ -82,8 +79,7 @@ class Unmasking(CampaignStep):
         fewer = state.spec.in_rounds and fixed is not None and set(self.survivors) < set(fixed)
         if fixed not in (None, self.survivors) and not fewer:
             raise LedgerError(f"the sums of this campaign are unmasked only with {fixed}")
-        made = SumUnmasking(self.first, self.count, self.survivors, state.head.seq + 1)
-        openings = sorted((*state.openings, made), key=lambda each: each.first)
+        openings = sorted((*state.openings, self), key=lambda each: each.first)
         return replace(state, openings=tuple(openings))
 
 
@@ -319,14 +315,12 @@ class Release(CampaignStep):
             raise LedgerError(f"a release used {self.cost}, the accountant says {used}")
         budget = PrivacyFilter(state.cap, state.spent - charge.cost)
         budget.settle(budget.reserve(charge.cost), used)
-        labels, before = state.labels, state.answered.get(charge.round)
-        # Both share memory with those of the earlier state; see the module.
-        labels = labels if isinstance(labels, Labels) else Labels().grown(labels.items())
-        before = before if isinstance(before, Answered) else Answered().grown(before or ())
+        # Labels and answers share memory with those of the earlier state.
+        before = state.answered.get(charge.round, Answered())
         return replace(
             state,
             spent=budget.spent,
-            labels=labels.grown(fresh.items()),
+            labels=state.labels.grown(fresh.items()),
             answered={**state.answered, charge.round: before.grown(charge.queries)},
             gate=self.gate,
             released=state.released + noisy,

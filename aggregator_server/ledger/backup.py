@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from aggregator_server.ledger.state import CampaignState
     from pate.storage.manifest import Manifest
 
 #: The allowed content of a server's backup: the ledger, the public set, the markers that the parties
@@ -104,19 +105,19 @@ def restore(
             inside = replace(target, anchor=draft / target.anchor.name, head=None)
             found = _put_into(inside, path, found, Head.parse(manifest.head))
     return {
-        "campaign": found.campaign,
+        "campaign": found.spec.id,
         "head": str(found.head),
         "phase": found.phase,
-        "labels_released": found.labels,
+        "labels_released": len(found.labels),
         "folder": str(folder),
         "signer": manifest.signer,
     }
 
 
-def _look(path: Path, heads: Sequence[Head] = ()) -> backup.Copy[verify.Verification]:
+def _look(path: Path, heads: Sequence[Head] = ()) -> backup.Copy[CampaignState]:
     """Verify a copy of the ledger, which must have the entries ``heads``."""
     found = verify.verify(path, *heads)
-    return backup.Copy(found.campaign, found.head, found)
+    return backup.Copy(found.spec.id, found.head, found)
 
 
 def _signing_key(folder: Path) -> Ed25519PrivateKey | None:
@@ -136,9 +137,7 @@ def _copy_ledger(source: Place, target: Path) -> None:
         stores.write_copy(target, lambda copy: carry_over(rows, copy))
 
 
-def _put_into(
-    target: InDatabase, file: Path, found: verify.Verification, last: Head
-) -> verify.Verification:
+def _put_into(target: InDatabase, file: Path, found: CampaignState, last: Head) -> CampaignState:
     """Move a verified copy into a database, and replace the file by its anchor; return its content there.
 
     A schema with exactly this content is accepted: an earlier attempt may have stopped after the
@@ -168,10 +167,10 @@ def _put_into(
     return found
 
 
-def _what_is_missing(place: Path, manifest: Manifest, found: verify.Verification) -> str:
+def _what_is_missing(place: Path, manifest: Manifest, found: CampaignState) -> str:
     spent = 100 * float(found.spent / found.cap) if found.cap else 0.0
     return (
-        f"{place} ends at entry {manifest.entries} ({manifest.made_at}) with {found.labels} labels and "
+        f"{place} ends at entry {manifest.entries} ({manifest.made_at}) with {len(found.labels)} labels and "
         f"{spent:.0f} % of the budget spent, and the campaign was {found.phase}: later spending "
         "would be repeated. Give --head with the last head of the server after it had stopped, "
         "from a source other than this copy; or --close, which keeps these labels, answers no "
@@ -189,7 +188,7 @@ def _in_the_way(folder: Path, manifest: Manifest) -> str:
             f"{text}: if its ledger is damaged, move it away, but keep it: its entries may be "
             "the only trace of the last charges"
         )
-    if present.campaign != manifest.ledger:
+    if present.spec.id != manifest.ledger:
         return f"{text}: it is another campaign; name one with --campaign"
     if present.head.seq >= manifest.entries:
         return (

@@ -120,18 +120,22 @@ class Labels(_Prefix, Mapping[int, ReleasedLabel]):
         ).reshape(-1, self.columns)
         return self._extended(rows)
 
+    def by_class(self, classes: int) -> list[int]:
+        """Return the number of labels of each class."""
+        found: list[int] = np.bincount(
+            self._rows.table[: self._length, 1], minlength=classes
+        ).tolist()
+        return found
+
     def __getitem__(self, query: int) -> ReleasedLabel:
         row = self._rows.find(query, self._length)
         if row is None:
             raise KeyError(query)
-        return self._label(row)
+        _, label, round_, source, entry = self._rows.table[row].tolist()
+        return ReleasedLabel(label, round_, _SOURCES[source], entry)
 
     def __repr__(self) -> str:
         return f"Labels({dict(self)!r})"
-
-    def _label(self, row: int) -> ReleasedLabel:
-        _, label, round_, source, entry = self._rows.table[row].tolist()
-        return ReleasedLabel(label, round_, _SOURCES[source], entry)
 
 
 class Answered(_Prefix, AbstractSet[int]):

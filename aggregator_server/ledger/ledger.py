@@ -144,7 +144,7 @@ class Ledger:
         """
         with self._turn:
             state, step = self._log.state, Unmasking(first, count, tuple(survivors))
-            if step in [Unmasking(e.first, e.count, e.survivors) for e in state.openings]:
+            if step in state.openings:
                 return state
             return self._append(step)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from aggregator_server.ledger.label_table import Labels, ReleasedLabel, Source
+from aggregator_server.ledger.label_table import Answered, Labels, ReleasedLabel, Source
 from pate.accounting.composition import total_cost
 from pate.campaign.offer import Settled
 from pate.campaign.order import VotedRows
@@ -18,7 +18,6 @@ from pate.mechanisms import rounds_cost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
 
     from pate.accounting.composition import Composition
     from pate.accounting.events import Charged
@@ -55,7 +54,6 @@ class SumUnmasking:
     first: int
     count: int
     survivors: tuple[str, ...]
-    entry: int
 
 
 @dataclass(frozen=True)
@@ -119,9 +117,9 @@ class CampaignState:
     # no more than the one before
     openings: tuple[SumUnmasking, ...] = ()
     batches: tuple[VoteBatch, ...] = ()
-    labels: Mapping[int, ReleasedLabel] = field(default_factory=Labels)
+    labels: Labels = field(default_factory=Labels)
     # by round, the queries that got a label or no answer in it
-    answered: Mapping[int, AbstractSet[int]] = field(default_factory=dict)
+    answered: Mapping[int, Answered] = field(default_factory=dict)
     predictions: Mapping[int, PredictionRecord] = field(default_factory=dict)
     # where records vote in rounds, those of round 2 and later, and then the final one; public
     models: tuple[RoundModel, ...] = ()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,8 +24,6 @@ from pate.storage.hash_chain import canonical
 from pate.votes import check_cast, check_votes
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState, VoteBatch
     from aggregator_server.ledger.store.place import Place
@@ -34,22 +31,6 @@ if TYPE_CHECKING:
     from pate.storage.entries import Transaction
     from pate.storage.hash_chain import Entry, Head
     from pate.votes import Counts
-
-
-@dataclass(frozen=True)
-class Verification:
-    """The summary of a verified ledger."""
-
-    campaign: str
-    phase: str
-    head: Head
-    labels: int
-    queries_asked: int
-    composition: str | None
-    cap: Fraction
-    spent: Fraction
-    wasted: Fraction
-    epsilon: float  # of the cap at the campaign's delta: the guarantee; 0 before the roster
 
 
 def read_campaign(place: Place) -> tuple[CampaignState, list[Entry]]:
@@ -62,8 +43,8 @@ def read_campaign(place: Place) -> tuple[CampaignState, list[Entry]]:
     return replay(entries), entries
 
 
-def verify(place: Place, *heads: Head | None) -> Verification:
-    """Verify a whole ledger, also while a server writes it.
+def verify(place: Place, *heads: Head | None) -> CampaignState:
+    """Verify a whole ledger, also while a server writes it, and return the campaign's state.
 
     The chain is replayed from its first entry by the rules that admit new entries: each link and
     digest, each cost by the accountant, the budget at every step, a charge before each release, one
@@ -72,19 +53,7 @@ def verify(place: Place, *heads: Head | None) -> Verification:
     truncation cannot be detected.
     """
     with closing(opened(place, read_only=True)) as store, store.reading() as db:
-        state = audited(store, db, *heads, pages=True)
-    return Verification(
-        campaign=state.spec.id,
-        phase=state.phase,
-        head=state.head,
-        labels=len(state.labels),
-        queries_asked=state.queries_asked,
-        composition=None if state.composition is None else state.composition.name,
-        cap=state.cap,
-        spent=state.spent,
-        wasted=state.wasted,
-        epsilon=state.epsilon,
-    )
+        return audited(store, db, *heads, pages=True)
 
 
 def audited(
@@ -93,17 +62,13 @@ def audited(
     """Verify all of an open ledger, and return the campaign's state."""
     store.check(db, pages=pages)
     state = replay(each_entry(db))
-    check_tables(db, state)
-    for head in filter(None, (*heads, store.newest_known())):
-        require_entry(db, head)
-    return state
-
-
-def check_tables(db: Transaction, state: CampaignState) -> None:
-    """Compare the other tables with the chain."""
+    # The other tables against the chain.
     _check_releases(db, state)
     _check_batches(db, state)
     _check_predictions(db, state)
+    for head in filter(None, (*heads, store.newest_known())):
+        require_entry(db, head)
+    return state
 
 
 def _check_releases(db: Transaction, state: CampaignState) -> None:

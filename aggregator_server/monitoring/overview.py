@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections import Counter, deque
+from collections import deque
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
@@ -257,11 +257,8 @@ _PAIRS: Final = {
 }
 
 
-class LedgerCounts:
-    """Labels by class, costs over labels, and the last entries.
-
-    ``votes``: by party, number of queries whose sum includes its votes.
-    """
+class History:
+    """Costs over labels, and the last entries."""
 
     def __init__(self, *, to_the_minute: bool) -> None:
         """Start before the first entry.
@@ -269,9 +266,7 @@ class LedgerCounts:
         ``to_the_minute``: whether times are rounded down to the minute, which is required where the
         duration of a step may depend on votes.
         """
-        self.labels: Counter[int] = Counter()
-        self.votes: Counter[str] = Counter()
-        self.entries = 0
+        self.entries = self._labels = 0
         self._to_the_minute = to_the_minute
         self._spent = Fraction(0)
         self._charged = Fraction(0)
@@ -288,9 +283,6 @@ class LedgerCounts:
             self._tell(entry.seq, entry.kind, when)
             if entry.kind in ("charge", "release"):
                 self._pay(entry.kind, json_value(entry.body))
-            elif entry.kind == "votes":
-                body = json_value(entry.body)
-                self.votes.update(dict.fromkeys(body["responders"], body["count"]))
 
     def _tell(self, number: int, kind: str, when: str) -> None:
         """Add a row; a pair of entries shares one row with the pairs before it."""
@@ -311,10 +303,10 @@ class LedgerCounts:
         self._spent += cost - self._charged
         answers = body["answers"]
         assert isinstance(answers, list)  # noqa: S101 - the ledger has checked its entries
-        self.labels.update(label for _, label, _, _ in answers if label is not None)
+        self._labels += sum(label is not None for _, label, _, _ in answers)
         self._releases += 1
         if self._releases % self._every == 0:
-            self._points.append((self.labels.total(), self._spent))
+            self._points.append((self._labels, self._spent))
         if len(self._points) > POINTS:
             self._points, self._every = self._points[::2], 2 * self._every
 
@@ -326,7 +318,7 @@ class LedgerCounts:
     @property
     def points(self) -> list[tuple[int, Fraction]]:
         """Pairs of labels released and cost charged by then, from zero to the last entry."""
-        now = (self.labels.total(), self._spent)
+        now = (self._labels, self._spent)
         return self._points if self._points[-1] == now else [*self._points, now]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import deque
+from collections import Counter, deque
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
@@ -25,7 +25,7 @@ from aggregator_server.monitoring.overview import (
     Command,
     CurvePoint,
     EnvelopeRow,
-    LedgerCounts,
+    History,
     LogLine,
     Overview,
     PartyRow,
@@ -33,11 +33,15 @@ from aggregator_server.monitoring.overview import (
     StudentRound,
     short_time,
 )
-from aggregator_server.results.statement import expected_of, server_epsilon
+from aggregator_server.results.statement import (
+    expected_of,
+    neighbours,
+    promised,
+    server_epsilon,
+)
 from pate.campaign.choices import NO_GUESS, Guess
 from pate.errors import PateError
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.printable import printable
 
 if TYPE_CHECKING:
@@ -99,7 +103,7 @@ class Status:
         self._log: deque[LogLine] = deque(maxlen=LINES)
         self._checks: list[Callable[[], Check]] = []
         self._doors: tuple[str, str, Callable[[], bool]] | None = None
-        self._tally = LedgerCounts(to_the_minute=self._roughly)
+        self._tally = History(to_the_minute=self._roughly)
         self._worth: dict[Fraction, float] = {}
         self._agreements: dict[int, float | None] = {}
         self._made: tuple[object, Overview] | None = None
@@ -123,7 +127,7 @@ class Status:
     def line(self, line: Line) -> None:
         """Record a line of the server's log."""
         said = line.time.astimezone(UTC).isoformat()
-        text = _readable(line.text, LINE_LENGTH)
+        text = printable(line.text, LINE_LENGTH)
         with self._inbox:
             time = short_time(said, to_the_minute=self._roughly)
             self._log.append(LogLine(time, line.level, text))
@@ -138,7 +142,7 @@ class Status:
     def fail(self, why: str) -> None:
         """Record why this run of the server ends early."""
         with self._inbox:
-            self._failed = _readable(why, LINE_LENGTH)
+            self._failed = printable(why, LINE_LENGTH)
             self._news += 1
 
     def tell_commands(self, *commands: Command) -> None:
@@ -209,8 +213,13 @@ class Status:
             # An entry newer than `state` may exist; it is left for the next overview.
             tally.take(entry for entry in entries if entry.seq <= state.head.seq)
         rows = self._rows(state, presence, {each.party: each.state for each in envelopes})
+        interrupted: tuple[Check, ...] = ()
+        if state.wasted:
+            share = float(state.wasted / state.cap)
+            text = f"interruptions cost {share:.1%} of the budget: charged, and no answer came"
+            interrupted = (Check("interrupted", ok=True, text=text),)
         return Overview(
-            campaign=_readable(spec.name),
+            campaign=printable(spec.name, _NAME_LENGTH),
             id=spec.id,
             mechanism=spec.aggregator,
             mechanism_words="; then ".join(
@@ -243,20 +252,12 @@ class Status:
                 labelled=spec.voted_for.labelled,
             ),
             labels=tuple(
-                ClassLabels(_readable(name), tally.labels[at])
-                for at, name in enumerate(state.classes)
+                ClassLabels(printable(name, _NAME_LENGTH), labels)
+                for name, labels in zip(
+                    state.classes, state.labels.by_class(len(state.classes)), strict=True
+                )
             ),
-            promise=in_words(
-                state.epsilon or spec.epsilon,
-                spec.delta,
-                spec.unit,
-                neighbours=neighbours_of(
-                    spec.unit,
-                    records_vote=spec.records_vote,
-                    series=spec.series,
-                    code=spec.code,
-                ),
-            ),
+            promise=promised(spec, state.epsilon or spec.epsilon),
             expected=None if state.rounds_over else self._forecast(state),
             commands=(),
             budget=_budget(state, self._epsilon(state, state.spent)) if state.roster else None,
@@ -265,7 +266,7 @@ class Status:
             ledger=tally.tail,
             ledger_entries=tally.entries,
             log=log,
-            checks=checks + _checks_of(state),
+            checks=checks + interrupted,
             ready=_fit(checks),
             began=short_time(self._began.astimezone(UTC).isoformat(), to_the_minute=False),
             made=self.time(),
@@ -298,7 +299,7 @@ class Status:
 
         made = [
             EnvelopeRow(
-                party=_readable(each.party),
+                party=printable(each.party, _NAME_LENGTH),
                 number=each.number,
                 asks=_ASKS.get(each.asks, STEPS.get(each.asks, "")),
                 made=when(each.made),
@@ -315,7 +316,9 @@ class Status:
     def _rows(
         self, state: CampaignState, presence: Presence, by_envelope: Mapping[str, str]
     ) -> tuple[PartyRow, ...]:
-        over, spec = state.phase == "finished", state.spec
+        over, spec, votes = state.phase == "finished", state.spec, Counter[str]()
+        for batch in state.batches:
+            votes.update(dict.fromkeys(batch.responders, batch.count))
         if state.roster:
             names = [party.name for party in state.roster]
         else:
@@ -323,11 +326,11 @@ class Status:
             names = sorted(presence.here.union(presence.preparing, presence.refused, invited))
         made = [
             PartyRow(
-                name=_readable(name),
+                name=printable(name, _NAME_LENGTH),
                 connected=name in presence.here | presence.preparing,
                 doing="done" if over else _doing(presence, name, by_envelope.get(name)),
                 trouble=not over and (by_envelope.get(name) in _MISSED or presence.troubled(name)),
-                done=self._tally.votes[name],
+                done=votes[name],
                 total=len(state.voted),
                 by_envelope=name in by_envelope,
             )
@@ -407,12 +410,7 @@ def _budget(state: CampaignState, charged: float) -> Budget:
         epsilon=state.epsilon,
         delta=state.spec.delta,
         unit=state.spec.unit,
-        adjacency=neighbours_of(
-            state.spec.unit,
-            records_vote=state.spec.records_vote,
-            series=state.spec.series,
-            code=state.spec.code,
-        ),
+        adjacency=neighbours(state.spec),
         observer="public",
         spent=spent,
         left=round(1 - spent, 4),
@@ -420,18 +418,3 @@ def _budget(state: CampaignState, charged: float) -> Budget:
         epsilon_server=server_epsilon(state),
         composition=state.currency.name,
     )
-
-
-def _checks_of(state: CampaignState) -> tuple[Check, ...]:
-    """Return the health checks that follow from the state."""
-    found = []
-    if state.wasted:
-        share = float(state.wasted / state.cap)
-        text = f"interruptions cost {share:.1%} of the budget: charged, and no answer came"
-        found.append(Check("interrupted", ok=True, text=text))
-    return tuple(found)
-
-
-def _readable(text: str, most: int = _NAME_LENGTH) -> str:
-    """Return untrusted text for display: one line, printable, of bounded length."""
-    return printable(text, most)

@@ -6,13 +6,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aggregator_server.campaign.batches import BATCH_COUNTS
+from aggregator_server.campaign.sums import BATCH_COUNTS
 from aggregator_server.identities import require_lasting_key
 from aggregator_server.ledger import verify as audit
 from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import ANCHOR_FILE, InDatabase, place_of
 from aggregator_server.preflight.identity import identities_of
-from aggregator_server.results.report import describe, verify
+from aggregator_server.results.statement import promised
 from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
@@ -21,7 +21,6 @@ from pate.data.read import read_inputs
 from pate.data.values import Images, Table
 from pate.encoders.reading import Reader
 from pate.errors import StateError
-from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.planning.forecast import expected, teachers_wanted
 from pate.preflight import Finding, Skipped
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
@@ -130,11 +129,7 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
     mechanisms = resolve(spec, teachers, votes)
     composition = composition_of(spec, mechanisms)
     cap = budget(spec, mechanisms, composition)
-    among = neighbours_of(
-        spec.unit, records_vote=spec.records_vote, series=spec.series, code=spec.code
-    )
-    worth = composition.epsilon(cap, spec.delta)
-    promise = in_words(worth, spec.delta, spec.unit, neighbours=among)
+    promise = promised(spec, composition.epsilon(cap, spec.delta))
     found = expected(spec, replace(options.guess, teachers=options.expected_teachers))
     text = f"{promise}: {found.text}"
     if found.noise:
@@ -147,24 +142,24 @@ def check_budget(options: CheckOptions, spec: CampaignSpec) -> Finding:
 
 def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:
     """Verify the campaign's ledger, if there is one, and report its state."""
-    if not stores.exists(place_of(options.folder, options.ledger)):
+    place = place_of(options.folder, options.ledger)
+    if not stores.exists(place):
         return Finding.ok(f"none yet of {options.campaign!r}: a start will make it")
-    found = verify(options.folder, None, options.ledger)
-    stands = describe(options.folder, options.ledger)
+    state = audit.verify(place)
     text = (
-        f"of {options.campaign!r}: holds, {found['entries']} entries; the campaign is "
-        f"{found['phase']}, {found['labels_released']} labels released"
+        f"of {options.campaign!r}: holds, {state.head.seq} entries; the campaign is "
+        f"{state.phase}, {len(state.labels)} labels released"
     )
-    if "budget_spent" in stands:
-        text += f", {100 * float(str(stands['budget_spent'])):.0f} % of the budget charged"
-    campaign = audit.read_campaign(place_of(options.folder, options.ledger))[0].spec
+    if state.roster:
+        text += f", {100 * float(state.spent / state.cap):.0f} % of the budget charged"
+    campaign = state.spec
     # The representatives of neighbour votes are chosen only at a start.
     if spec is not None and not (campaign.records_vote and spec.records_vote):
         try:
             campaign.require_same(spec)
         except StateError as error:
             raise StateError(f"{error}; or `pate-server resume` without them") from error
-    if found["phase"] == "finished":
+    if state.phase == "finished":
         return Finding.warning(
             text, "`pate-server export` its labels; name a new campaign with --campaign"
         )

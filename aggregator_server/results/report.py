@@ -217,21 +217,20 @@ def show_entries(held: Sequence[Mapping[str, object]]) -> None:
 
 def verify(folder: Path, head: str | None, database: str | None = None) -> dict[str, object]:
     """Verify the ledger, in which ``head`` must be if it is given, and return its summary."""
-    known = Head.given(head)
-    found = audit.verify(place_of(folder, database), known)
-    stated = describe(folder, database)
+    state = audit.verify(place_of(folder, database), Head.given(head))
+    stated = describe_state(state)
     return {
         # Before the roster there is no guarantee.
         **{key: value for key, value in stated.items() if key in _TERMS},
-        "campaign": found.campaign,
-        "phase": found.phase,
-        "head": str(found.head),
-        "entries": found.head.seq,
-        "labels_released": found.labels,
-        "queries_asked": found.queries_asked,
-        "epsilon": found.epsilon,
-        "composition": found.composition,
-        "cap": str(found.cap),
-        "spent": str(found.spent),
-        "wasted": str(found.wasted),
+        "campaign": state.spec.id,
+        "phase": state.phase,
+        "head": str(state.head),
+        "entries": state.head.seq,
+        "labels_released": len(state.labels),
+        "queries_asked": state.queries_asked,
+        "epsilon": state.epsilon,
+        "composition": None if state.composition is None else state.composition.name,
+        "cap": str(state.cap),
+        "spent": str(state.spent),
+        "wasted": str(state.wasted),
     }

@@ -11,6 +11,8 @@ from pate.formats.privacy_statement import (
     ObserverStatement,
     PrivacyStatement,
     adjacency_of,
+    in_words,
+    neighbours_of,
     noise_in_words,
 )
 from pate.mechanisms import rounds_cost, worst_cost
@@ -35,6 +37,18 @@ def expected_of(state: CampaignState, guess: Guess) -> Forecast:
         classes=len(state.classes),
         reached=votes_per_unit(state.spec, state.roster),
     )
+
+
+def neighbours(spec: CampaignSpec) -> str:
+    """Return the adjacency of a campaign, in a few words."""
+    return neighbours_of(
+        spec.unit, records_vote=spec.records_vote, series=spec.series, code=spec.code
+    )
+
+
+def promised(spec: CampaignSpec, epsilon: float, observer: str = "public") -> str:
+    """Return a guarantee of a campaign as one line."""
+    return in_words(epsilon, spec.delta, spec.unit, observer, neighbours=neighbours(spec))
 
 
 def privacy_statement(state: CampaignState) -> PrivacyStatement:

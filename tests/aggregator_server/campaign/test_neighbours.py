@@ -125,7 +125,16 @@ def seen(
         "described": describe_state(state) | {"ledger_head": ""},
         "statement": privacy_statement(state).to_json().replace(str(state.head), ""),
         "labels": label_set(folder).to_json().replace(str(state.head), ""),
-        "verification": str(found).replace(str(found.head.digest), ""),
+        "verification": repr(
+            (
+                found.phase,
+                found.head.seq,
+                len(found.labels),
+                found.queries_asked,
+                found.spent,
+                found.wasted,
+            )
+        ),
         "chain": chain,
         "status": describe(folder) | {"ledger_head": ""},
         "sizes": {path.name: path.stat().st_size for path in folder.iterdir()},

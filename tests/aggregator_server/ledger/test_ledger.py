@@ -497,7 +497,7 @@ def test_a_whole_campaign_is_what_its_replay_says(path: Path) -> None:
         ledger.finish()
         state = ledger.state()
     told = verify(path, state.head)
-    assert (told.head, told.labels, told.spent) == (state.head, len(state.labels), state.spent)
+    assert (told.head, told.labels, told.spent) == (state.head, state.labels, state.spent)
     assert (told.phase, told.wasted) == ("finished", Fraction(0))
     assert told.epsilon <= state.spec.epsilon
     with Ledger.open(path) as again:

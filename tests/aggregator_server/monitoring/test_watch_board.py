@@ -11,7 +11,7 @@ import pytest
 
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.monitoring.overview import POINTS, TAIL, LedgerCounts
+from aggregator_server.monitoring.overview import POINTS, TAIL, History
 from aggregator_server.monitoring.status import LINES, LISTED, Status
 from pate.campaign.settings import make_gate
 from pate.formats.privacy_statement import neighbours_of
@@ -268,7 +268,7 @@ def test_the_curve_of_a_long_campaign_is_thinned_out_and_ends_at_the_end(tmp_pat
         for query in range(150):
             charge = ledger.charge([query])
             ledger.release(charge, mechanism.answer_all(counts[query : query + 1], noise))
-        tally = LedgerCounts(to_the_minute=False)
+        tally = History(to_the_minute=False)
         tally.take(ledger.entries())
         state = ledger.state()
     assert POINTS / 2 <= len(tally.points) <= POINTS + 1

@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from aggregator_server.ledger.label_table import Answered, Labels, ReleasedLabel
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.state import CampaignState, Charge, ReleasedLabel
+from aggregator_server.ledger.state import CampaignState, Charge
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results.report import LEDGER_FILE
 from pate.auditing.intervals import mu_lower_bound
@@ -247,8 +248,8 @@ class FreeLedger(Ledger):
         return replace(
             state,
             cap=64 * state.cap,
-            labels=dict(self._given),
-            answered={1: frozenset(self._given)},
+            labels=Labels().grown(self._given.items()),
+            answered={1: Answered().grown(self._given)},
         )
 
     def charge(self, queries: Sequence[int]) -> Charge:
