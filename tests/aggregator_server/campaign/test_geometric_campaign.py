@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.reachable import require_reachable
+from aggregator_server.campaign.runner import require_reachable
 from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.statement import privacy_statement, server_epsilon
-from pate.errors import LedgerError, ProtocolError, UsageError
+from pate.errors import LedgerError, UsageError
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.mechanisms import DistributedNeighbour, Neighbour
 from tests.aggregator_server.campaign.test_matrix_campaign import (
@@ -22,8 +22,6 @@ from tests.aggregator_server.campaign.test_matrix_campaign import (
     ROWS,
     SHARES,
     exact_counts,
-    matrix_spec,
-    opened,
     release,
     start,
 )
@@ -61,7 +59,7 @@ def test_one_charge_of_epsilon_pays_for_all_rows_at_delta_0(
             assert "of which 2 are counted" in said.noise
         ledger.end_round(wants_predictions=False)
         ledger.finish()
-    assert verify(path).labels == len(ROWS)
+    assert len(verify(path).labels) == len(ROWS)
     with Ledger.open(path) as ledger:
         assert ledger.state().currency.name == "pure"
         mechanism = ledger.state().mechanism(1)
@@ -90,18 +88,6 @@ def test_a_patient_with_more_votes_needs_noise_in_proportion(path: Path) -> None
         assert isinstance(mechanism, Neighbour)
         assert mechanism.scale == 10
         assert ledger.state().cap == 1
-
-
-def test_a_noisy_masked_sum_may_be_negative_but_not_anything() -> None:
-    changes = PURE | SHARES
-    counts = exact_counts()
-    counts[0, 1] = -40
-    np.testing.assert_array_equal(opened(changes, counts), counts)
-    for value in (-300, 4 * MOST + 300):
-        counts = exact_counts()
-        counts[0, 1] = value
-        with pytest.raises(ProtocolError, match="at most 2000 votes a count"):
-            opened(changes, counts)
 
 
 def test_a_threshold_out_of_reach_is_refused(path: Path) -> None:
@@ -144,9 +130,3 @@ def test_a_roster_with_other_costs_breaks_a_rule(path: Path, change: dict[str, A
     replay(forged(CHAIN, entries, 0, dict))
     with pytest.raises(LedgerError, match=r"^entry \d \("):
         replay(forged(CHAIN, entries, 2, lambda body: body.update(change)))
-
-
-def test_a_specification_of_delta_0_comes_back_from_its_text() -> None:
-    spec = matrix_spec(**PURE)
-    assert spec.delta == 0.0
-    assert type(spec).from_dict(spec.to_dict()) == spec
