@@ -33,8 +33,6 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from aggregator_server.flower import deployment as deploying
 from aggregator_server.flower.deployment import Deployment
 from aggregator_server.flower.fleet import traffic as trafficking
-from aggregator_server.flower.fleet.filter import FLEET_ROUTES
-from aggregator_server.flower.fleet.requests import MAX_PIECE
 from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
 from pate.errors import ProcessError
@@ -64,7 +62,7 @@ class Server:
             home, identities=self.identities, on_event=self.events.append, ttl=60.0
         )
         # These nodes often ask to see that there is nothing: none waits long for that.
-        self.deployment._gateway._pulls._hold = 0.1
+        self.deployment._gateway.pulls._hold = 0.1
         self.deployment.start()
         trust = trust_in(self.identities)
         self.parties = {
@@ -75,7 +73,7 @@ class Server:
 
     @property
     def traffic(self) -> trafficking.Traffic:
-        return self.deployment._gateway._filter.traffic
+        return self.deployment._gateway.traffic
 
     def ask(self, name: str) -> tuple[bytes, Envelope]:
         """Send a request to a party; return its digest, and what was delivered."""
@@ -126,7 +124,7 @@ def test_an_honest_answer_passes_and_leaves_nothing_behind(server: Server) -> No
     until(arrived, "the answer arrives")
     assert bodies == [b"the answer"]
     until(lambda: server.traffic.stored.total == 0, "what was fetched is not counted any more")
-    assert server.deployment._gateway.most_pushed() == (avon.pem, sum(
+    assert server.deployment._gateway.traffic.most() == (avon.pem, sum(
         len(each.deflate()) for each in objects.values()
     ))  # fmt: skip
 
@@ -215,19 +213,6 @@ def test_one_answer_and_of_it_no_more_than_was_announced(server: Server) -> None
     assert avon.stored(run, session, name, content)
     assert server.traffic.pushed[avon.pem] >= len(content)
     assert 0 < server.traffic.stored.total <= trafficking.MAX_REPLY
-
-
-def test_what_a_reply_may_have_is_a_bound_in_bytes(server: Server) -> None:
-    """The pieces of a reply together, however they are spread over the names that it announces."""
-    avon = server.parties["avon"]
-    _, asked = server.ask("avon")
-    pieces = [piece(MAX_PIECE - 64), piece(300_000), piece(MAX_PIECE + 64)]
-    session = avon.announce(avon.answer_to(asked), *(name for name, _ in pieces)).session_id
-    run, statuses = asked.metadata.run_id, []
-    for name, content in pieces:
-        reply = avon.store(run, session, name, content)
-        statuses.append(reply.status_code)
-    assert statuses == [200, 413, 413]
 
 
 def test_a_reply_is_not_announced_without_end(server: Server) -> None:
@@ -329,18 +314,6 @@ def test_the_signature_is_checked_before_the_body_is_read(server: Server) -> Non
             reply = client.client.post("pull-messages", content=body, headers=signed(me.key, age))
             assert reply.status_code == 200, age
     inside.client.close()
-
-
-def test_a_stranger_is_turned_away_on_every_route(server: Server) -> None:
-    """A valid signature by an unknown key: nothing reaches the SuperLink."""
-    stranger = Attacker(server.deployment.address, trust_in(server.identities))
-    for route in FLEET_ROUTES:
-        reply = stranger.client.post(
-            route.rpartition("/")[2], content=b"x" * 100, headers=signed(stranger.key)
-        )
-        first = route.endswith(("/register-node", "/activate-node"))
-        assert reply.status_code == (412 if first else 401), route
-    stranger.client.close()
 
 
 def test_a_reply_that_nobody_fetches_is_not_kept_for_ever(
