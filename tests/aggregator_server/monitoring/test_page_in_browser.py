@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 
 from aggregator_server.exchange.presence import Presence
@@ -16,11 +15,8 @@ from aggregator_server.monitoring.overview import Command
 from aggregator_server.monitoring.status import Status
 from pate.campaign.choices import Guess
 from pate.campaign.roster import RosterParty
-from pate.codes import code_of
 from pate.planning.forecast import expected
-from pate.votes import Histogram, LooseSum
-from tests.aggregator_server.campaign.test_matrix_campaign import LABELS, MOST, matrix_spec, release
-from tests.support.server.campaigns import NAMES, label, make_parties, make_spec, make_votes
+from tests.support.server.campaigns import NAMES, make_spec
 from tests.support.server.statuses import a_campaign, a_page, chromium, say
 
 if TYPE_CHECKING:
@@ -110,27 +106,6 @@ def test_text_of_strangers_is_shown_as_text(browser: Browser, tmp_path: Path) ->
             assert tab.evaluate("document.querySelectorAll('img[src=x]').length") == 0
             # A name without end is cut, and does not make the page wider than the screen.
             assert tab.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-            assert complaints == []
-            tab.context.close()
-
-
-@pytest.mark.slow
-def test_of_several_labels_it_shows_counts_and_no_labels(browser: Browser, tmp_path: Path) -> None:
-    with Ledger.create(tmp_path / "campaign" / "ledger.db", matrix_spec(**LABELS)) as ledger:
-        ledger.record_roster(make_parties(MOST), LABELS["classes"])
-        counts = np.random.default_rng(9).integers(0, 300, (8, 4)) * 2
-        ledger.record_votes(0, LooseSum(counts, 4 * MOST, code_of(LABELS["code"])), NAMES)
-        release(ledger)
-        ledger.end_round(wants_predictions=False)
-        ledger.finish()
-        with a_page(Status(ledger), tmp_path) as page:
-            tab, complaints = open_tab(browser, page.link)
-            assert tab.inner_text("#sentence") == "The campaign is finished: noisy counts released."
-            figures = " ".join((tab.text_content("#figures") or "").split())
-            assert "Noisy counts released8queries; none of them gets a label" in figures
-            for card in ("#labels", "#plot"):
-                assert not tab.is_visible(card)
-            tab.screenshot(path=tmp_path / "page.png", full_page=True)
             assert complaints == []
             tab.context.close()
 
@@ -268,44 +243,6 @@ def test_it_is_live_says_when_the_server_is_lost_and_finds_it_again(
 
 
 @pytest.mark.slow
-def test_cards_come_when_there_is_something_in_them(browser: Browser, tmp_path: Path) -> None:
-    spec = make_spec(name="chest-xray", aggregator="gnmax")
-    with Ledger.create(tmp_path / "campaign" / "ledger.db", spec) as ledger:
-        status = Status(ledger)
-        with a_page(status, tmp_path) as page:
-            early = browser.new_page()
-            early.route("**/api/stream", lambda route: route.abort())
-            early.goto(page.link)
-            # Nothing is said of the parties before the server has.
-            assert early.text_content("#parties-caption") == ""
-            early.close()
-            tab, complaints = open_tab(browser, page.link)
-
-            def cards() -> list[str]:
-                return tab.locator("section:visible h2").all_inner_texts()
-
-            few = ["Where it stands", "What to expect", "Parties", "Health", "Log"]
-            assert cards() == few
-            assert "at most: epsilon 8 at delta 1e-05 (unit: record" in tab.inner_text("#promise")
-            # Names of the rest are empty: nothing is to be typed, and nothing is few.
-            assert tab.locator(".few, #helps:visible").count() == 0
-            assert tab.locator("#parties th:visible").count() == 0
-            ledger.record_roster(make_parties(), ["cat", "dog", "owl"])
-            tab.locator("#budget-bar").wait_for(timeout=SOON_MS)
-            assert set(cards()) - set(few) == {"Privacy budget", "Ledger"}
-            assert tab.locator("#promise").is_hidden()
-            assert tab.locator("#parties th:visible").count() > 0
-            ledger.record_votes(0, Histogram(make_votes(spec.queries), 100), NAMES)
-            label(ledger)
-            # The curve is there from the charge on, the labels only from the release.
-            tab.locator("#plot svg").wait_for(timeout=SOON_MS)
-            tab.locator("h2", has_text="Labels per class").wait_for(timeout=SOON_MS)
-            assert {"Labels per class", "Epsilon charged against labels"} < set(cards())
-            assert complaints == []
-            tab.context.close()
-
-
-@pytest.mark.slow
 def test_what_to_expect_what_to_type_and_why_it_failed(browser: Browser, tmp_path: Path) -> None:
     spec = make_spec(name="chest-xray", aggregator="gnmax", epsilon=0.5, classes=("well", "ill"))
     party = "pate-party start --data PATH --server 127.0.0.1:9092"
@@ -348,50 +285,6 @@ def test_what_to_expect_what_to_type_and_why_it_failed(browser: Browser, tmp_pat
     assert [url for url in asked if not url.startswith("data:")] == [file.as_uri()]
     assert tab.locator("#lost").is_hidden()
     tab.context.close()
-
-
-@pytest.mark.slow
-def test_the_curve_is_of_steps_and_a_finished_campaign_raises_no_alarm(
-    browser: Browser, tmp_path: Path
-) -> None:
-    with a_campaign(tmp_path) as (ledger, status), a_page(status, tmp_path) as page:
-        tab, _ = open_tab(browser, page.link)
-        drawn = tab.get_attribute("#plot .curve", "d") or ""
-        assert re.fullmatch(r"M[\d. ]+(V[\d.]+H[\d.]+)+", drawn), drawn
-        for term in (
-            "epsilon 6",
-            "delta 1e-5",
-            "per record",
-            "one record added or removed",
-            "public",
-        ):
-            assert term in tab.inner_text("#curve-words")
-        assert tab.locator(".trouble").count() > 0
-        ledger.end_round(wants_predictions=False)
-        ledger.finish()
-        status.close_doors()
-        tab.locator("#phases [aria-current=step]", has_text="Finished").wait_for(timeout=SOON_MS)
-        assert tab.locator(".trouble, .off, .not-ok").count() == 0
-        assert "needed" not in tab.inner_text("#figures")
-        assert "connected" not in tab.inner_text("#parties")
-        assert "pate-server resume" in tab.inner_text("#note")
-        tab.context.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("width", [1000, 1300])
-def test_no_step_of_a_campaign_is_cut_into_two_lines(
-    browser: Browser, tmp_path: Path, width: int
-) -> None:
-    with a_campaign(tmp_path) as (_, status), a_page(status, tmp_path) as page:
-        tab, _ = open_tab(browser, page.link, viewport={"width": width, "height": 900})
-        heights = tab.evaluate(
-            "[...document.querySelectorAll('.phases li')].map((e) => e.offsetHeight)"
-        )
-        assert len(heights) == 6
-        assert len(set(heights)) == 1
-        assert tab.evaluate("document.documentElement.scrollWidth") == width
-        tab.context.close()
 
 
 @pytest.mark.slow
