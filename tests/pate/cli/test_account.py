@@ -149,14 +149,6 @@ def test_without_a_check_nothing_is_expected(tmp_path: Path) -> None:
         run(*options, "--bounds", "expected")
 
 
-def test_what_depends_on_votes_is_called_so(tmp_path: Path) -> None:
-    np.save(tmp_path / "votes.npy", np.array([[200, 30, 20]]))
-    told = run("--votes", str(tmp_path / "votes.npy"), *CONFIDENT)["publish"]
-    assert "expected" in told["data-dependent"]
-    assert "the expected number of answers" in told["data-dependent"]
-    assert "whatever the votes are" in told["independent"]
-
-
 def test_the_published_run_of_2017(test_data: Path) -> None:
     found = run(
         "--votes", published(test_data, "svhn"), "--mechanism", "lnmax", "--gamma", "0.1",

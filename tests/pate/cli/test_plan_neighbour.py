@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from aggregator_server.options import CampaignOptions
-from pate.campaign.representatives import choose, default_number, first_of_each
+from pate.campaign.representatives import default_number
 from pate.campaign.settings import spec_of
 from pate.campaign.terms import matrix_mechanism
 from pate.data.values import Images, Table
@@ -115,22 +115,6 @@ def test_what_makes_no_sense_is_refused() -> None:
     for option, value in (("--delta", "-1"), ("--delta", "1"), ("--epsilon", "0")):
         with pytest.raises(UsageError):
             run(option, value)
-
-
-def test_more_budget_pays_for_more_representatives() -> None:
-    numbers = [default_number(60_000, 9_000, e, 1e-5) for e in (0.05, 0.1, 0.5, 1.0)]
-    assert numbers == sorted(numbers)
-    assert default_number(60_000, 50, 1.0, 1e-5) == 50  # no more than there are inputs
-    assert default_number(60_000, 9_000, 1.0, 1e-5, 4) < default_number(60_000, 9_000, 1.0, 1e-5)
-
-
-def test_no_representative_is_there_twice() -> None:
-    rows = np.array([0.0, 1.0, 0.0, 2.0, 1.0, 5.0])
-    public = Table(("x",), (rows,))
-    assert first_of_each(public).tolist() == [0, 1, 3, 5]
-    said: list[str] = []
-    assert choose(public, 6, said.append) == (0, 1, 3, 5)
-    assert said == ["choosing 4 representatives of 6 public inputs"]
 
 
 @pytest.mark.parametrize("answer", ["class", "labels-2", "ordered", "number"])
