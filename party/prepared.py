@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 from party.identity.keys import identity_key, shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.policy.binding import bind
 from party.policy.file import policy_of, source_of
-from party.policy.operator import Operator
+from party.policy.operator import Operator, bind
 from party.voting.own_data import OwnVoters, Training
 from party.voting.own_file import OwnFile
 from party.voting.received import Encoders

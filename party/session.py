@@ -9,8 +9,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
-from party.flower.client_app import make_client_app
-from party.flower.connection import Connection, Timeouts
+from party.flower.connection import Connection, Timeouts, make_client_app
 from party.flower.supernode import Server, UntrustedServerError
 from party.identity.enrolment import Enrolment
 from party.monitoring import Status
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from party.ledger.campaigns import Campaign
     from party.ledger.ledger import PartyLedger
+    from party.ledger.state import Campaign
     from party.options import StartOptions
-    from party.page.view import View
+    from party.page.page import View
     from party.voting.ending import Ending
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
@@ -65,8 +64,7 @@ def take_part(
     view = None
     with contextlib.ExitStack() as held:
         if options.page:
-            from party.page.serving import shown
-            from party.page.view import View
+            from party.page.page import View, shown
 
             view = View(
                 name=name,
@@ -152,7 +150,7 @@ def _wait_for(server: Server, most: float | None) -> str | None:
 
 def _read_ahead(party: Prepared, server: Server, screen: Screen) -> None:
     """Read our data and train while there is no server; GaveUpError, after a teacher, if it answers."""
-    last = max(party.ledger.campaigns(), key=lambda each: each.last, default=None)
+    last = max(party.ledger.state(), key=lambda each: each.last, default=None)
     public = party.public
     # The next campaign probably has the schema of the last one; if not, the data are read again.
     found = party.own.ahead(

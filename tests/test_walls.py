@@ -43,8 +43,8 @@ GLUE = {
     "aggregator_server/flower/fleet/requests.py", "aggregator_server/flower/fleet/traffic.py",
     "aggregator_server/flower/grid.py", "aggregator_server/flower/superlink.py",
     "aggregator_server/flower/internals.py",
-    "aggregator_server/flower/carrier.py", "party/flower/client_app.py",
-    "party/flower/internals.py", "party/flower/pieces.py", "party/flower/connection.py",
+    "aggregator_server/flower/carrier.py", "party/flower/internals.py",
+    "party/flower/connection.py",
     "party/flower/supernode_process.py", "protos/flower/carriage.py", "protos/flower/runtime.py",
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from party.cli.naming import checked_name, screen_of
+from party.cli.home import checked_name, screen_of
 from party.options import AnswerOptions, EnvelopeOptions, OwnOptions, WatchOptions, name_of
 from pate.errors import DataError
 from pate.runtime.command import print_json

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from party.cli.naming import NameOption, the_home
+from party.cli.home import NameOption, the_home
 from party.options import PolicyOption
 from pate.errors import DataError, LedgerError
 from pate.runtime.command import print_json
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from party.ledger.accountant import Figure
-    from party.ledger.campaigns import Campaign
     from party.ledger.ledger import PartyLedger
+    from party.ledger.state import Campaign
     from pate.accounting.filters import Delta
 
 #: No privacy statement is larger.

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 import typer
 
-from party.cli import backup, enrol, envelopes, ledger, synthesize
-from party.cli.naming import checked_name, screen_of
+from party.cli import envelopes, home, ledger, synthesize
+from party.cli.home import checked_name, screen_of
 from party.options import CheckOptions, StartOptions, name_of
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
@@ -77,7 +77,7 @@ def check(options: CheckOptions) -> None:
 
 # In the order of a party's year, which is that of --help.
 for command in (
-    enrol.enroll,
+    home.enroll,
     check,
     start,
     ledger.ledger,
@@ -87,10 +87,10 @@ for command in (
     envelopes.watch,
     synthesize.synthesize,
     synthesize.merge,
-    backup.backup,
-    backup.restore,
-    backup.forget,
-    enrol.new_sealing_key,
+    home.backup,
+    home.restore,
+    home.forget,
+    home.new_sealing_key,
 ):
     app.command()(command)
 

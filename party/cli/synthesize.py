@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from party.cli.naming import screen_of
+from party.cli.home import screen_of
 from party.synthesis.options import SynthesisOptions
 from pate.runtime.command import print_json
 from pate.runtime.home import locked, private_directory, write_file

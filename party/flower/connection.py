@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import httpx
+from flwr.app import Error, Message
+from flwr.clientapp import ClientApp
 
-from party.flower.clock import ACCEPTED
 from party.flower.internals import (
     KEY_NEEDED,
     KEY_REFUSED,
@@ -25,19 +26,20 @@ from party.flower.internals import (
     PulledMessage,
     next_message,
 )
-from party.flower.supernode import SuperNode, UntrustedServerError
-from pate.errors import RefusedError, UnreachableError, UsageError
+from party.flower.supernode import ACCEPTED, SuperNode, UntrustedServerError
+from pate.errors import PateError, RefusedError, UnreachableError, UsageError
 from pate.runtime.screen import Reminder
-from protos.flower.runtime import RuntimeClient
+from protos.flower.carriage import is_array, pack, unpack_message
+from protos.flower.runtime import ErrorCode, RuntimeClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from flwr.clientapp import ClientApp
+    from flwr.app import Context
 
     from party.flower.supernode import Server
-    from party.monitoring.status import State
+    from party.monitoring import State
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class Connection:
     def __init__(
         self,
         server: Server,
-        app: ClientApp,  # computes the answers; see :func:`party.flower.client_app.make_client_app`
+        app: ClientApp,  # computes the answers; see :func:`party.flower.connection.make_client_app`
         home: Path,  # directory for the SuperNode's log and secret, of only this party
         *,
         # file of the key that admits an enrolled party (OpenSSH format); used only over TLS
@@ -305,3 +307,29 @@ def _sleep(seconds: float, stop: Callable[[], bool]) -> None:
     until = time.monotonic() + seconds
     while not stop() and (left := until - time.monotonic()) > 0:
         time.sleep(min(left, _POLL_S))
+
+
+# --- the Flower app: bytes in, bytes out; of an error only that there was one leaves --------------
+
+
+def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
+    """Return the app that answers each message of the server with ``handle``.
+
+    ``handle``: takes the body of a message and returns the body of the answer. Its exceptions are
+    logged here; the server gets one sentence, whatever it is: text and class of an exception can
+    tell of a record.
+    """
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, _context: Context) -> Message:
+        try:
+            body = handle(unpack_message(message))
+            # In the format of the request, which the sender can read.
+            return Message(pack(body, as_array=is_array(message.content)), reply_to=message)
+        except Exception:  # noqa: BLE001 - whatever it is, nothing of it must leave
+            _log.exception("a message of the server could not be answered")
+            failed = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, PateError.public)
+            return Message(failed, reply_to=message)
+
+    return app

@@ -63,7 +63,7 @@ KEY_REFUSED: Final = int(ApiErrorCode.FLEET_NODE_ACTIVATION_FAILED)
 _KINDS: Final = (TaskType.CLIENT_APP, TaskType.AGENT_APP)
 #: Seconds that a message may take to follow its announcement, and its pieces to follow it: the
 #: SuperNode delivers complete messages, and drops a message that stalls
-#: (:mod:`party.flower.pieces`).
+#: (:func:`party.flower.supernode_process.unless_silent`).
 _MESSAGE_S: Final = 30.0
 _PIECES_S: Final = 1800.0
 

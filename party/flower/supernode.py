@@ -10,18 +10,19 @@ import datetime as dt
 import re
 import socket
 import ssl
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import httpx
 from cryptography import x509
 
-from party.flower.clock import ClockDifference
 from party.flower.internals import NOBODY, SUPERNODE_MAIN
 from pate.errors import ProtocolError, UnreachableError, UsageError
 from pate.formats.enrolment import split_address
 from pate.runtime.child import LOOPBACK, Child, free_port
 from pate.runtime.home import new_secret
+from protos.bounds import CLOCK_AHEAD_S, CLOCK_BEHIND_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -236,3 +237,47 @@ def _trust(
         raise UsageError(
             f"{root_certificates} cannot be used as root certificates: {error}"
         ) from error
+
+
+# --- this machine's clock against the server's, which refuses requests signed at another time -----
+
+#: Measurement error: the server's Date has whole seconds, and the reply takes time.
+UNSURE_S: Final = 1.0
+#: What the server accepts, for a line of the screen.
+ACCEPTED: Final = f"{CLOCK_AHEAD_S:.0f} s ahead and {CLOCK_BEHIND_S:.0f} s behind"
+
+
+@dataclass(frozen=True)
+class ClockDifference:
+    """How far this machine's clock is from the server's."""
+
+    ahead: float  # seconds by which it is ahead, negative: behind; known to about :data:`UNSURE_S`
+
+    @classmethod
+    def between(cls, said: dt.datetime, heard: dt.datetime) -> Self:
+        """Return the difference of the time in the server's Date header, and ours when it came."""
+        # Truncated to whole seconds, so half a second more is the best estimate.
+        return cls((heard - said).total_seconds() - 0.5)
+
+    def is_refused(self, unsure: float = 0.0) -> bool:
+        """Return whether requests are refused, even if the difference is ``unsure`` seconds less."""
+        return self.ahead - unsure > CLOCK_AHEAD_S or -self.ahead - unsure > CLOCK_BEHIND_S
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is large enough for a warning."""
+        return self.ahead > CLOCK_AHEAD_S / 2 or -self.ahead > CLOCK_BEHIND_S / 5
+
+    @property
+    def in_words(self) -> str:
+        """As ``40 minutes behind``, before the other clock's name."""
+        if abs(self.ahead) <= UNSURE_S:
+            return "about the same as"
+        return f"{_span(abs(self.ahead))} {'ahead of' if self.ahead > 0 else 'behind'}"
+
+
+def _span(seconds: float) -> str:
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -6,8 +6,7 @@ It is imported while the server is not ready yet, and starts on a signal of its 
   sum waits for it. Our server holds a poll open until there is a message, and says so
   (:mod:`aggregator_server.flower.node_sessions`): then this one polls again at once, and otherwise
   every half second for a while after a message.
-* It gives up on a stalled message after a minute instead of two hours
-  (:mod:`party.flower.pieces`).
+* It gives up on a stalled message after a minute instead of two hours (:func:`unless_silent`).
 * Its party polls it ten times a second for tasks. Here that poll waits until a message is
   complete, or for :data:`HOLD_S`.
 * While its party computes an answer it sends the server a heartbeat every few seconds, so that a
@@ -28,13 +27,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectUnavailableError
 from flwr.supernode.cli.flower_supernode import flower_supernode
 from flwr.supernode.fleet_http_connection import http_request_response
 from flwr.supernode.main import create_app  # noqa: F401 - Flower would import it at the start
 from flwr.supernode.servicer.runtime.runtime_handlers import acquire_task
 from flwr.supernode.start_client_internal import start_client_internal
 
-from party.flower.pieces import unless_silent
 from pate.runtime.child import told
 from protos.flower.node_session import BEAT_S, HELD_HEADER, SESSION_HEADER
 
@@ -237,3 +236,45 @@ def speak_up(connection: Any, pauses: Pauses) -> None:
 
     setattr(connection, _SIGNER, NamingSigner)
     setattr(connection, _HEARTBEAT, LoudHeartbeat)
+
+
+# --- a stalled message: pieces are waited for only while some arrive ------------------------------
+# A SuperNode takes one message at a time, and Flower's waits up to two hours for a piece that its
+# server announced and does not have. Other messages are blocked meanwhile.
+
+
+#: How many seconds a server may have no piece for us. The time of a transfer does not count,
+#: however slow the link.
+SILENCE_S: Final = 60.0
+
+
+def unless_silent(
+    pull: Callable[..., bytes], clock: Callable[[], float] = time.monotonic
+) -> Callable[..., bytes]:
+    """Wrap ``pull`` so that it gives up on a stalled message.
+
+    ``pull``: fetches a piece; it raises ObjectUnavailableError if the server has only announced it.
+    The last of its arguments is the piece's name; ``clock``: seconds, monotonic.
+    """
+    last, under_way, lock = clock(), 0, threading.Lock()
+
+    def pulling(*args: object) -> bytes:
+        nonlocal last, under_way
+        with lock:
+            under_way += 1
+        try:
+            content = pull(*args)
+        except ObjectUnavailableError:
+            # Other pieces may be in transfer in other threads.
+            if under_way == 1 and clock() - last > SILENCE_S:
+                raise ObjectPullError(
+                    str(args[-1]), f"the server has had nothing of it for {SILENCE_S:.0f} s"
+                ) from None
+            raise
+        finally:
+            with lock:
+                under_way -= 1
+        last = clock()
+        return content
+
+    return pulling

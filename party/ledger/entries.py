@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from party.ledger.accountant import Bound
 from party.ledger.bundles import BundlesMade, BundleUsed
-from party.ledger.campaigns import BatchRecord, Campaign, EndingRecord, FileRecord
 from party.ledger.sent_votes import (
     Given,
     How,
@@ -29,6 +28,7 @@ from party.ledger.sent_votes import (
     tags_digest,
 )
 from party.ledger.series import UnitVotes, check_series
+from party.ledger.state import BatchRecord, Campaign, EndingRecord, FileRecord
 from party.ledger.synthesis import Spent, Synthesis
 from pate.campaign.choices import EARLY_ENDS
 from pate.campaign.offer import Offer  # noqa: TC001 — its reader looks it up

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
     from party.ledger.accountant import Bound
     from party.ledger.bundles import ListedBundle
-    from party.ledger.campaigns import Campaign
     from party.ledger.sent_votes import Answer
-    from party.ledger.state import LedgerState
+    from party.ledger.state import Campaign, LedgerState
     from party.ledger.synthesis import Synthesis, SynthesisRecord
     from pate.accounting.filters import Delta
     from pate.campaign.offer import Offer

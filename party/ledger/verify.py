@@ -43,7 +43,7 @@ from pate.storage.hash_chain import Head
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from party.ledger.campaigns import Campaign
+    from party.ledger.state import Campaign
     from pate.campaign.offer import Offer, Settled
 
 #: Relative tolerance between two builds of the same formulas.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from party.ledger.accountant import Totals
-    from party.ledger.campaigns import Campaign
+    from party.ledger.state import Campaign
     from pate.accounting.filters import Delta
     from pate.campaign.offer import Offer
 

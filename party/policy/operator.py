@@ -1,6 +1,7 @@
-"""The operator's answer to a campaign, under the policy ``ask``: at the terminal or on the party's page.
+"""What a site's operator is asked, under the policy ``ask``, and is told of the policy and its bound.
 
-One question, and the first answer counts. It is stored as the campaign is: in the ledger, once joined.
+The terminal and the party's page ask one question, and the first answer counts. It is stored as the
+campaign is: in the ledger, once joined.
 """
 
 from __future__ import annotations
@@ -12,11 +13,19 @@ import termios
 import threading
 from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
+from party.ledger.accountant import together
+from party.policy.policy import plain
+from pate.answers import ANSWERS, LABELS
+from pate.codes import CODES
+from pate.formats.privacy_statement import rounded_up
 from pate.printable import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
+    from party.ledger.ledger import PartyLedger
+    from party.policy.policy import Policy
     from pate.campaign.offer import Offer
 
 #: What is asked, and the answer; None until it is there.
@@ -89,3 +98,83 @@ def question(offer: Offer) -> str:
         f"{announced.queries} queries, epsilon {announced.epsilon:g} at delta {announced.delta:g} "
         f"per {announced.unit}, votes {announced.sums.aggregation}, noise {announced.sums.noise}"
     )
+
+
+def bind(ledger: PartyLedger, policy: Policy) -> tuple[str, ...]:
+    """Record the policy's bound, and return lines about it if it is new."""
+    before = ledger.bounds()
+    return tuple(_lines(ledger, policy, bool(before))) if ledger.bind(policy.bound) else ()
+
+
+def _lines(ledger: PartyLedger, policy: Policy, again: bool) -> Iterator[str]:
+    bounds, figure = ledger.bounds(), ledger.cumulative_epsilon(policy.divided_delta)
+    yield f"new bound of this party's accountant, recorded in its ledger: {bounds[-1].in_words}"
+    if again:
+        yield (
+            f"earlier bound: {bounds[-2].in_words}; all bounds so far guarantee together: "
+            f"{together(bounds)}"
+        )
+    if figure.epsilon == 0:
+        return
+    yield f"earlier answers are counted by the rules of this version: {figure.in_words}"
+    most = policy.largest_epsilon
+    if most is not None and figure.epsilon > most:
+        worth = figure.why_none or rounded_up(figure.epsilon)
+        yield f"that exceeds {most:g} ({worth}): nothing more will leave under this policy"
+
+
+def rules_in_words(policy: Policy) -> tuple[str, ...]:
+    """Return the rules as lines whose subject is the policy."""
+    by_word = {
+        "enrolled": "campaigns signed by the key that was pinned at enrolment",
+        "any": "any campaign",
+        "ask": "campaigns that the operator accepts, on the screen or the party's page",
+    }
+    campaigns = (
+        by_word[policy.campaigns]
+        if isinstance(policy.campaigns, str)
+        else f"{len(policy.campaigns)} campaigns by key"
+    )
+    lines = [
+        f"joins {campaigns}",
+        f"accepts {' or '.join(policy.aggregation)} votes, with {' or '.join(policy.noise)} noise",
+        f"accepts guarantees per {' or '.join(policy.units)}",
+    ]
+    if policy.codes != CODES:
+        lines.append(f"accepts neighbour votes by the code {' or '.join(policy.codes)} only")
+    if policy.answers != ANSWERS:
+        teachers = "" if LABELS in policy.answers else ", and no teachers' votes for several labels"
+        lines.append(
+            f"accepts neighbour votes only with the answer {' or '.join(policy.answers)}{teachers}"
+        )
+    if policy.encoders != ():
+        named = " or ".join(each[:8] for each in policy.encoders or ())
+        by = "any public encoder" if policy.encoders is None else f"the public encoder {named}"
+        lines.append(f"accepts inputs made by {by}")
+    for value, text in (
+        (policy.max_queries, "answers at most {} queries per campaign"),
+        (policy.max_queries_in_all, "answers at most {} queries in all"),
+        (policy.least_sigma, "needs noise of a standard deviation of at least {} votes"),
+        (
+            policy.least_noise_multiplier,
+            "needs noise of at least {} times what one unit can move",
+        ),
+        (policy.least_roster, "needs at least {} parties"),
+    ):
+        if value is not None:
+            lines.append(text.format(plain(value)))
+    lines.append(
+        "sets no largest epsilon for this party's own accountant"
+        if policy.largest_epsilon is None
+        else f"stops when this party's own accountant reaches {policy.bound.in_words}, over all campaigns"
+    )
+    if policy.parties is not None:
+        lines.append(f"takes part with {', '.join(sorted(policy.parties))} only, by their keys")
+    if policy.hours is not None:
+        lines.append(f"votes only {policy.hours}, local time")
+    lines.append(
+        "lets queries of one campaign be unmasked in another with other parties, or get other votes"
+        if policy.allow_other
+        else "lets no query be unmasked twice with different parties, or get two different votes"
+    )
+    return tuple(lines)

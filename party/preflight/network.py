@@ -21,8 +21,16 @@ import httpx
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
-from party.flower.clock import ACCEPTED, UNSURE_S, ClockDifference
-from party.flower.supernode import HEALTH, Server, UntrustedServerError, date_of, of_anybody
+from party.flower.supernode import (
+    ACCEPTED,
+    HEALTH,
+    UNSURE_S,
+    ClockDifference,
+    Server,
+    UntrustedServerError,
+    date_of,
+    of_anybody,
+)
 from party.identity.enrolment import Enrolment, read_bundle
 from pate.errors import StateError, UnreachableError, UsageError
 from pate.preflight import Finding, machine

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.file import policy_of, source_of
-from party.policy.words import rules_in_words
+from party.policy.operator import rules_in_words
 from party.preflight.network import enrolment_of
 from pate.errors import RefusedError, StateError
 from pate.foreign import json_value
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from party.flower.supernode import Server
     from party.identity.enrolment import Enrolment
-    from party.ledger.campaigns import Campaign
+    from party.ledger.state import Campaign
     from party.options import CheckOptions
     from party.policy.policy import Policy
     from party.preflight.network import Handshake

@@ -17,8 +17,8 @@ import numpy as np
 from party.identity.enrolment import Enrolment
 from party.identity.keys import shard_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from party.policy.binding import bind
 from party.policy.file import policy_of
+from party.policy.operator import bind
 from party.synthesis.files import About, Source, to_bytes
 from party.synthesis.network import Network
 from party.synthesis.plan import (

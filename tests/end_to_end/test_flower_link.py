@@ -29,8 +29,7 @@ from aggregator_server.flower.deployment import Deployment
 from aggregator_server.flower.fleet.filter import FLEET_ROUTES
 from aggregator_server.flower.grid import Session
 from aggregator_server.flower.internals import codeless_fab, make_fab, start_run
-from party.flower.client_app import make_client_app
-from party.flower.connection import Connection, Timeouts
+from party.flower.connection import Connection, Timeouts, make_client_app
 from party.flower.supernode import Server
 from pate.errors import PateError, PortInUseError, UnreachableError
 from pate.runtime.child import free_port
@@ -310,7 +309,7 @@ def test_children_end_with_the_process_that_started_them(tmp_path: Path) -> None
         import threading, time
         from pathlib import Path
         from aggregator_server.flower.deployment import Deployment
-        from party.flower.client_app import make_client_app
+        from party.flower.connection import make_client_app
         from party.flower.connection import Connection
         from party.flower.supernode import Server
         home = Path({str(tmp_path)!r})

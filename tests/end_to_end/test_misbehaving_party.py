@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from aggregator_server.results.report import verify
-from party.flower.client_app import make_client_app
-from party.flower.connection import Connection
+from party.flower.connection import Connection, make_client_app
 from party.flower.supernode import Server
 from party.identity.keys import identity_key
 from party.voting.voter import Voter

@@ -16,7 +16,7 @@ from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange, Quorum
 from aggregator_server.flower.carrier import GridCarrier
 from benchmarks.methods.local_grid import FIRST_NODE, LocalGrid
-from party.flower.client_app import make_client_app
+from party.flower.connection import make_client_app
 from party.identity.keys import identity_key
 from party.voting.voter import Voter
 from party.voting.voters import ReadyVoters

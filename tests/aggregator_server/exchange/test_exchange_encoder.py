@@ -13,7 +13,7 @@ from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange
 from aggregator_server.exchange.outbox import Request
 from benchmarks.methods.local_grid import LocalGrid
-from party.flower.client_app import make_client_app
+from party.flower.connection import make_client_app
 from pate.campaign.roster import RosterParty
 from protos.encoder_files import PackedEncoder
 from tests.aggregator_server.exchange.test_exchange import Quick

@@ -17,7 +17,7 @@ from aggregator_server.exchange.exchange import Exchange, Quorum
 from aggregator_server.exchange.presence import Presence
 from aggregator_server.student_service import StudentService
 from benchmarks.methods.local_grid import FIRST_NODE, LocalGrid
-from party.flower.client_app import make_client_app
+from party.flower.connection import make_client_app
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.public_set import pack_public_set
 from protos.student_proof import PROOF_KEY, predictions_proof

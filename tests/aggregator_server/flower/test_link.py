@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from aggregator_server.exchange.carrier import EXPIRED, GONE, LOST, UNREADABLE, Arrival, Carrier
 from aggregator_server.flower.carrier import GridCarrier, SwitchableCarrier
 from benchmarks.methods.local_grid import FIRST_NODE, LocalGrid
-from party.flower.client_app import make_client_app
+from party.flower.connection import make_client_app
 from pate.errors import ProcessError
 from protos.flower.carriage import pack
 

@@ -26,7 +26,7 @@ from aggregator_server.monitoring.overview import (
 )
 from party.ledger.ledger import PartyLedger
 from party.monitoring import Status
-from party.monitoring.metrics import render as render_party
+from party.monitoring import render as render_party
 from pate.accounting.filters import Delta
 from tests.support.party.offers import answer, queries, settled
 

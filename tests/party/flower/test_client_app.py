@@ -6,7 +6,7 @@ import pytest
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 
 from aggregator_server.flower.internals import query
-from party.flower.client_app import make_client_app
+from party.flower.connection import make_client_app
 from pate.errors import PateError
 from protos.flower.carriage import pack, unpack_message
 

@@ -13,8 +13,7 @@ from flwr.supercore.inflatable.inflatable_utils import (
 )
 from flwr.supernode import start_client_internal
 
-from party.flower.pieces import SILENCE_S, unless_silent
-from party.flower.supernode_process import Pauses
+from party.flower.supernode_process import SILENCE_S, Pauses, unless_silent
 
 
 class Store:

@@ -26,8 +26,7 @@ from aggregator_server.identities import Identities
 from aggregator_server.identities.authority import AUTHORITY_LIFE, CERTIFICATE_LIFE
 from aggregator_server.identities.enrolment_service import EnrolmentService
 from party.cli import main
-from party.flower.client_app import make_client_app
-from party.flower.connection import Connection
+from party.flower.connection import Connection, make_client_app
 from party.flower.supernode import Server, UntrustedServerError
 from party.identity import enrolment
 from party.identity.enrolment import Enrolment, enrol, read_bundle

@@ -13,7 +13,7 @@ import pytest
 from party.ledger.accountant import Bound, LedgerView, Totals, together
 from party.ledger.ledger import PartyLedger
 from party.ledger.sent_votes import Answer
-from party.policy.binding import bind
+from party.policy.operator import bind
 from party.policy.policy import POLICY_FILE, Policy
 from party.voting.site import Site
 from pate.accounting.filters import Delta

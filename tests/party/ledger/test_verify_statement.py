@@ -11,8 +11,8 @@ import pytest
 
 from aggregator_server.ledger.state import CampaignState
 from aggregator_server.results.statement import privacy_statement
-from party.ledger.campaigns import Campaign
 from party.ledger.ledger import PartyLedger
+from party.ledger.state import Campaign
 from party.ledger.verify import Check, agrees, unclear, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch

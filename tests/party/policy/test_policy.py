@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from party.ledger.accountant import LedgerView, Totals
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.policy.file import parse_policy, policy_of, read_policy
-from party.policy.operator import question
+from party.policy.operator import question, rules_in_words
 from party.policy.policy import POLICY_FILE, Allowed, Hours, Policy
-from party.policy.words import rules_in_words
 from pate.accounting.composition import composition_named
 from pate.accounting.filters import CONCENTRATED_PART, GAUSSIAN_PART, ORDER_PART, ORDERS
 from pate.campaign.settings import delta_of, of_gated_delta

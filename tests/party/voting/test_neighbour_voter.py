@@ -15,8 +15,8 @@ import pytest
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
 from party.identity.keys import identity_key
 from party.ledger.verify import agrees, verify_statement
+from party.policy.operator import rules_in_words
 from party.policy.policy import Policy
-from party.policy.words import rules_in_words
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voter import Voter
 from party.voting.voters import ReadyVoters

@@ -8,28 +8,32 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
 from party.ledger.words import campaign_in_words
-from party.policy.words import rules_in_words
+from party.policy.operator import rules_in_words
 from party.voting.ending import cost_in_words, leaving_in_words
 from pate.data.values import Images, Table
 from pate.formats.enrolment import readable
+from pate.page.serving import TokenPage
 from pate.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from party.ledger.ledger import PartyLedger
-    from party.monitoring import Status
-    from party.monitoring.status import Standing
+    from party.monitoring import Standing, Status
     from party.policy.operator import Operator, Question
     from party.policy.policy import Policy
     from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
     from pate.data.values import Inputs
+    from pate.listening.http_server import App
+    from pate.runtime.screen import Screen
 
 #: Of the public set that are shown; columns of a table, and characters of a cell or a name.
 _INPUTS: Final = 6
@@ -197,3 +201,65 @@ def first_inputs(inputs: Inputs) -> dict[str, Any]:
 
 def _cell(value: object) -> str:
     return printable(f"{value:g}" if isinstance(value, float) else str(value), _CELL)
+
+
+#: Path of an answer to the question whether to join.
+ANSWER: Final = "/api/answer"
+_FILES: Final = dict.fromkeys(("page.html", "party.js"), "party.page")
+
+
+class PartyPage(TokenPage):
+    """A party's page on loopback; use it as a context manager."""
+
+    default_port = 9096
+    without = "leave out --page"
+    what = "the party"
+
+    def __init__(
+        self,
+        view: View,
+        operator: Operator,
+        home: Path,
+        port: int | None = None,
+        say: Callable[[str, str], None] = lambda _, __: None,
+    ) -> None:
+        """Take the port. Nothing is served before :meth:`start`."""
+        super().__init__(home, port=port, say=say)
+        self._view, self._operator = view, operator
+
+    def make_app(self, **access: Any) -> App:
+        """Return the application: what all pages have, and an answer by POST."""
+        from fastapi import Response
+
+        from pate.page.app import page_app
+
+        app = page_app(
+            self._view,
+            _FILES,
+            following=set(),
+            failed="the page failed; the party goes on",
+            program="pate-party",
+            posts=(ANSWER,),
+            **access,
+        )
+
+        @app.post(ANSWER)
+        def answer(to: str, says: Literal["allow", "refuse"]) -> Response:
+            # Of the offer that was shown: another one is another question.
+            taken = self._operator.answer(to, says == "allow")
+            return Response(status_code=204 if taken else 409)
+
+        return app
+
+
+@contextmanager
+def shown(
+    view: View, operator: Operator, home: Path, port: int | None, screen: Screen
+) -> Iterator[None]:
+    """Show a party while the block runs; browsers that follow see that it ends."""
+    with PartyPage(view, operator, home, port, screen.say) as page:
+        page.tell(screen)
+        try:
+            yield
+        finally:
+            view.over()
