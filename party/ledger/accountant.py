@@ -298,10 +298,14 @@ class Bound(Step["HasBounds"]):
     def follow(self, state: HasBounds, at: Entry) -> HasBounds:
         """Set a bound that was not in force."""
         del at
-        if not state.bounds.differs(self):
+        if not self.changes(state.bounds):
             raise LedgerError("a bound of the party's accountant that was already in force")
-        state.bounds.all = (*state.bounds.all, self)
+        state.bounds = (*state.bounds, self)
         return state
+
+    def changes(self, earlier: Sequence[Bound]) -> bool:
+        """Return whether it differs from the one in force, the last one."""
+        return self != earlier[-1] if earlier else self.epsilon is not None
 
     @property
     def in_words(self) -> str:
@@ -315,21 +319,10 @@ class Bound(Step["HasBounds"]):
         )
 
 
-class Bounds:
-    """The bounds so far."""
-
-    def __init__(self) -> None:
-        self.all: tuple[Bound, ...] = ()
-
-    def differs(self, bound: Bound) -> bool:
-        """Return whether ``bound`` differs from the one in force."""
-        return bound != self.all[-1] if self.all else bound.epsilon is not None
-
-
 class HasBounds(Protocol):
-    """The part of a ledger's state that is about bounds."""
+    """The part of a ledger's state that is about bounds: those so far."""
 
-    bounds: Bounds
+    bounds: tuple[Bound, ...]
 
 
 def together(bounds: Iterable[Bound]) -> str:

@@ -260,7 +260,7 @@ class PartyLedger:
         written if there is no bound and never was one.
         """
         with self._turn:
-            if not self._log.state.bounds.differs(bound):
+            if not bound.changes(self._log.state.bounds):
                 return False
             self._log.append(bound)
             return True
@@ -306,12 +306,16 @@ class PartyLedger:
     def syntheses(self) -> tuple[SynthesisRecord, ...]:
         """Return all releases of synthetic rows, in the order in which they were reserved."""
         with self._turn:
-            return tuple(self._log.state.syntheses.records.values())
+            return tuple(self._log.state.syntheses.values())
 
     def paid_model(self, model: str) -> SynthesisRecord | None:
         """Return the release that paid for a model, by the digest of its file, hex; else None."""
-        with self._turn:
-            return self._log.state.syntheses.of_model(model)
+        paid = (
+            each
+            for each in self.syntheses()
+            if each.model == model and each.synthesis.parent is None
+        )
+        return next(paid, None)
 
     def bundles(self) -> tuple[ListedBundle, ...]:
         """Return all bundles that left, in the order in which they were listed."""
@@ -321,7 +325,7 @@ class PartyLedger:
     def bounds(self) -> tuple[Bound, ...]:
         """Return all bounds of this home's own accountant, the first one first."""
         with self._turn:
-            return self._log.state.bounds.all
+            return self._log.state.bounds
 
     def cumulative_epsilon(self, delta: Delta, *more: Synthesis) -> Figure:
         """Return the epsilon of all answers and synthetic rows; see :mod:`party.ledger.accountant`."""

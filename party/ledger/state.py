@@ -12,24 +12,20 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from party.ledger.accountant import Bounds, LedgerView, Totals
+from party.ledger.accountant import LedgerView, Totals
 from party.ledger.bundles import Listing
 from party.ledger.history import History
-from party.ledger.sent_votes import (
-    Earlier,
-    Given,
-    How,
-    queries_digest,
-)
-from party.ledger.synthesis import Syntheses
+from party.ledger.sent_votes import Earlier, Given, queries_digest
 from pate.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
+    from party.ledger.accountant import Bound
     from party.ledger.sent_votes import How
     from party.ledger.series import UnitVotes
+    from party.ledger.synthesis import SynthesisRecord
     from pate.campaign.offer import Offer
 
 
@@ -40,10 +36,10 @@ class LedgerState:
         self.history = history or History()
         self.joined: dict[str, Campaign] = {}
         self.rows: Counter[str] = Counter()
-        #: Releases of synthetic rows.
-        self.syntheses = Syntheses()
-        #: Bounds of the home's own accountant.
-        self.bounds = Bounds()
+        #: Releases of synthetic rows by id, in the order in which they were reserved.
+        self.syntheses: dict[str, SynthesisRecord] = {}
+        #: Bounds of the home's own accountant, so far.
+        self.bounds: tuple[Bound, ...] = ()
         #: Bundles of keys ahead that left.
         self.bundles = Listing()
 
@@ -121,7 +117,7 @@ class LedgerState:
             tuple(totals),
             (offer.campaign, offer.queries),
             current is not None,
-            self.syntheses.paid(),
+            tuple(each.synthesis for each in self.syntheses.values()),
         )
 
     def needs(self, offer: Offer) -> bool:

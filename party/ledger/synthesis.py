@@ -106,7 +106,7 @@ class Synthesis(Step["HasSyntheses"]):
 
     def follow(self, state: HasSyntheses, at: Entry) -> HasSyntheses:
         """Reserve its cost once; rows of a paid model cost nothing, and name the release that paid."""
-        records = state.syntheses.records
+        records = state.syntheses
         if self.id in records:
             raise RefusedError(f"synthetic rows {self.id[:8]} are already in the ledger")
         if self.parent is not None:
@@ -135,7 +135,7 @@ class Spent(Step["HasSyntheses"]):
 
     def follow(self, state: HasSyntheses, at: Entry) -> HasSyntheses:
         """Record the files of a reserved release, once."""
-        record = state.syntheses.records.get(self.id)
+        record = state.syntheses.get(self.id)
         if record is None:
             raise RefusedError("synthetic rows were written that were not paid for")
         if record.spent_at is not None:
@@ -146,7 +146,7 @@ class Spent(Step["HasSyntheses"]):
                 raise ProtocolError(f"the digest of a {what} of synthetic rows is {digest!r:.40}")
         if record.synthesis.model is not None and self.model is not None:
             raise LedgerError("rows of a paid model, and a new model")
-        state.syntheses.records[self.id] = replace(
+        state.syntheses[self.id] = replace(
             record, spent_at=at.written_at, model=self.model, output=self.output
         )
         return state
@@ -163,29 +163,11 @@ class SynthesisRecord:
     output: str | None = None
 
 
-class Syntheses:
-    """The releases so far."""
-
-    def __init__(self) -> None:
-        #: By id, in the order in which they were reserved.
-        self.records: dict[str, SynthesisRecord] = {}
-
-    def paid(self) -> tuple[Synthesis, ...]:
-        """Return all releases that count."""
-        return tuple(each.synthesis for each in self.records.values())
-
-    def of_model(self, model: str) -> SynthesisRecord | None:
-        """Return the release that paid for a model, by the digest of its file, hex."""
-        for each in self.records.values():
-            if each.model == model and each.synthesis.parent is None:
-                return each
-        return None
-
-
 class HasSyntheses(Protocol):
     """The part of a ledger's state that is about synthetic rows."""
 
-    syntheses: Syntheses
+    # by id, in the order in which they were reserved
+    syntheses: dict[str, SynthesisRecord]
 
 
 def unit_of(syntheses: Iterable[Synthesis]) -> str | None:

@@ -181,77 +181,59 @@ def _uniform(purpose: str, rows: int, columns: int) -> NDArray[np.float64]:
 # --- teachers -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LookAt:
+class LookAt(NamedTuple):
     """Images of one size in one view."""
 
     images: ImageSchema
     view: View
 
-    def rows(self, inputs: Inputs) -> Floats:
-        """Return (n, d) float32, the features of images; raises SchemaError for other inputs."""
-        return image_features(self.images.conform(inputs), self.view)
 
-    def facts(self) -> dict[str, object]:
-        """Return JSON values."""
-        return {"size": list(self.images.size), "view": self.view}
+Takes: TypeAlias = LookAt | EmbeddingSchema | TableEncoding
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """Embeddings of one encoder, which are rows already."""
-
-    kind: EmbeddingSchema
-
-    def rows(self, inputs: Inputs) -> Floats:
-        """Return (n, d) float32; raises SchemaError for inputs of another encoder."""
-        return self.kind.conform(inputs).points()
-
-    def facts(self) -> dict[str, object]:
-        """Return JSON values."""
-        return {"embeddings": self.kind.line}
+def rows_of(takes: Takes, inputs: Inputs) -> Floats:
+    """Return (n, d) float32 rows of inputs, none of a table's far out; SchemaError for other inputs."""
+    if isinstance(takes, TableEncoding):
+        return np.clip(takes.encode(inputs), -_FARTHEST, _FARTHEST)
+    if isinstance(takes, EmbeddingSchema):
+        return takes.conform(inputs).points()
+    return image_features(takes.images.conform(inputs), takes.view)
 
 
-@dataclass(frozen=True)
-class Coded:
-    """A table's rows for a linear model, none of them far out."""
-
-    encoding: TableEncoding
-
-    def rows(self, inputs: Inputs) -> Floats:
-        """Return (n, d) float32; raises SchemaError for inputs that lack a column."""
-        return np.clip(self.encoding.encode(inputs), -_FARTHEST, _FARTHEST)
-
-    def facts(self) -> dict[str, object]:
-        """Return JSON values."""
-        return {"table": self.encoding.facts()}
+def _facts(takes: Takes) -> dict[str, object]:
+    """Return JSON values."""
+    if isinstance(takes, TableEncoding):
+        return {"table": takes.facts()}
+    if isinstance(takes, EmbeddingSchema):
+        return {"embeddings": takes.line}
+    return {"size": list(takes.images.size), "view": takes.view}
 
 
 @dataclass(frozen=True, eq=False)
 class LinearTeacher:
     """A fitted linear classifier; ``seen`` are the classes of the shard, the only possible answers."""
 
-    takes: LookAt | Embedded | Coded
+    takes: Takes
     seen: Labels
     weights: Floats
     bias: Floats
 
     def predict(self, inputs: Inputs) -> Labels:
         """Return the class of each input."""
-        scores = self.takes.rows(inputs) @ self.weights + self.bias
+        scores = rows_of(self.takes, inputs) @ self.weights + self.bias
         best: Labels = scores.argmax(axis=1)
         return self.seen[best]
 
     def chances(self, inputs: Inputs) -> NDArray[np.float64]:
         """Return (n,) how sure it is of class 1 of two: the logistic function of its lead."""
-        scores = (self.takes.rows(inputs) @ self.weights + self.bias).astype(np.float64)
+        scores = (rows_of(self.takes, inputs) @ self.weights + self.bias).astype(np.float64)
         lead = np.clip(scores[:, -1] - scores[:, 0], -50.0, 50.0)
         return 1.0 / (1.0 + np.exp(-lead))
 
     def store(self) -> Stored:
         """Return the weights as safetensors, the schema as JSON."""
         content = dump({"seen": self.seen, "weights": self.weights, "bias": self.bias})
-        return Stored(self.takes.facts(), content)
+        return Stored(_facts(self.takes), content)
 
 
 class Linear:
@@ -273,16 +255,15 @@ class Linear:
         del seed
         inputs = shard.inputs
         seen, labels = np.unique(shard.labels, return_inverse=True)
-        takes: LookAt | Embedded | Coded
+        takes: Takes
         if isinstance(inputs, Images):
             view, features = _look(inputs, labels, len(seen))
             takes = LookAt(ImageSchema(inputs.size), view)
         elif isinstance(inputs, Embeddings):
-            takes = Embedded(EmbeddingSchema(inputs.schema()))
-            features = inputs.points()
+            takes, features = EmbeddingSchema(inputs.schema()), inputs.points()
         else:
-            takes = Coded(TableEncoding.fit(inputs))
-            features = takes.rows(inputs)
+            takes = TableEncoding.fit(inputs)
+            features = rows_of(takes, inputs)
         ridge = fit_ridge(features, labels, len(seen))
         return LinearTeacher(takes, seen, ridge.weights, ridge.bias)
 
@@ -304,14 +285,14 @@ class Linear:
         leaves its columns at zero. So no member's rounding, and thus no vote at a tie, depends on
         another member.
         """
-        looks: dict[LookAt | Embedded, dict[int, LinearTeacher]] = {}
+        looks: dict[LookAt | EmbeddingSchema, dict[int, LinearTeacher]] = {}
         for at, member in enumerate(block):
-            if isinstance(member, LinearTeacher) and not isinstance(member.takes, Coded):
+            if isinstance(member, LinearTeacher) and not isinstance(member.takes, TableEncoding):
                 looks.setdefault(member.takes, {})[at] = member
             else:
                 answers[at] = member.predict(inputs)
         for look, fitted in looks.items():
-            features = look.rows(inputs)
+            features = rows_of(look, inputs)
             weights = np.zeros((features.shape[1], len(block), classes), dtype=np.float32)
             bias = np.full((len(block), classes), -np.inf, dtype=np.float32)
             for at, one in fitted.items():
@@ -326,13 +307,13 @@ class Linear:
         """Return the teacher that was stored."""
         found = load(stored.model, ("seen", "weights", "bias"))
         width = WIDTH
-        takes: LookAt | Embedded | Coded
+        takes: Takes
         if "table" in stored.facts:
-            takes = Coded(TableEncoding.from_facts(stored.facts["table"]))
+            takes = TableEncoding.from_facts(stored.facts["table"])
         elif "embeddings" in stored.facts:
-            takes = Embedded(EmbeddingSchema(str(stored.facts["embeddings"])))
+            takes = EmbeddingSchema(str(stored.facts["embeddings"]))
             try:
-                width = takes.kind.cells
+                width = takes.cells
             except SchemaError as error:
                 raise DamagedTeacherError("the encoder of its embeddings") from error
         else:
@@ -343,7 +324,7 @@ class Linear:
         seen, weights, bias = found["seen"], found["weights"], found["bias"]
         if weights.ndim != 2 or seen.shape != bias.shape or weights.shape[1:] != bias.shape:
             raise DamagedTeacherError("the shapes of its weights")
-        if not isinstance(takes, Coded) and len(weights) != width:
+        if not isinstance(takes, TableEncoding) and len(weights) != width:
             raise DamagedTeacherError("the number of its features")
         return LinearTeacher(
             takes, seen.astype(np.int64), weights.astype(np.float32), bias.astype(np.float32)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from party.teachers.linear import Coded, Linear, LinearTeacher
+from party.teachers.linear import Linear, LinearTeacher, rows_of
 from party.teachers.prior.teacher import MOST_CLASSES, Prior, PriorTeacher
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
 from party.teachers.schema import TableEncoding
@@ -204,13 +204,13 @@ class Logistic:
 
         if not isinstance(shard.inputs, Table):
             raise SchemaError(f"logistic teachers take tables, the data is {shard.inputs.schema()}")
-        takes = Coded(TableEncoding.fit(shard.inputs))
+        takes = TableEncoding.fit(shard.inputs)
         model = LogisticRegression(C=_FREEDOM, max_iter=_STEPS)
         # A product of few columns may raise the flag for lanes of a register that hold no number.
         with warnings.catch_warnings(), np.errstate(invalid="ignore"):
             # Without convergence it is still a valid teacher.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(takes.rows(shard.inputs), shard.labels)
+            model.fit(rows_of(takes, shard.inputs), shard.labels)
         weights, bias = model.coef_.T, model.intercept_
         if len(bias) == 1:  # for two classes, scikit-learn stores only the second's score
             weights, bias = np.hstack([0 * weights, weights]), np.append(0 * bias, bias)
