@@ -32,10 +32,9 @@ from pate.campaign.sum_terms import SumTerms
 from pate.codes import GRID
 from pate.data.cells import Decimal, Reading, Thousands
 from pate.data.schema import Schema
-from pate.data.values import Dataset, Table, batch_hash
+from pate.data.values import Dataset, Table
 from pate.errors import ProtocolError
 from pate.mechanisms import Neighbour
-from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_own_data import Site
 from tests.party.voting.test_series import OFFER
 from tests.support.campaign_messages import (
@@ -48,6 +47,8 @@ from tests.support.campaign_messages import (
 
 if TYPE_CHECKING:
     Change = Callable[[CampaignMessage], None]
+
+from tests.support.party import asked
 
 PUBLIC: Final = Table(
     ("lab", "kind"), (np.array([1.0, 9.0, 21.0, 33.0]), np.array(["x", "y", "z", "x"]))
@@ -257,11 +258,8 @@ def ask(
     )  # fmt: skip
     if value is not None:
         value.change(campaign)
-    request = vote_pb2.PartyRequest()
-    request.ask.batch.rows.extend(range(len(public)))
-    request.ask.batch.digest = batch_hash(public.row_hashes())
     try:
-        reply = site.tell(request, campaign)
+        reply = site.tell(asked.ask(public), campaign)
     except ProtocolError:  # an impossible message gets no answer
         return None
     if reply.WhichOneof("body") != "votes":

@@ -10,27 +10,24 @@ import pytest
 from onnx import helper
 from PIL import Image
 
-from party.identity.keys import identity_key
 from party.policy.policy import Policy
 from party.voting.own_data import OwnVoters
 from party.voting.own_file import OwnFile
 from party.voting.received import Encoders
-from party.voting.voter import Voter
 from pate.data.encoded import NoEncoderError
 from pate.data.schema import Schema
 from pate.encoders.description import FILE
 from pate.encoders.encoder import Encoder, read_description
 from pate.encoders.reading import Reader
 from pate.errors import DataError, ProtocolError
-from pate.noise.exact import SystemNoise
-from protos import wire
 from protos.bounds import MAX_ENCODER_PIECES, PIECE_BYTES
 from protos.encoder_files import PackedEncoder
 from protos.pate.v1 import vote_pb2
-from tests.support.campaign_messages import SERVER_KEY, campaign_message, site
+from tests.support.campaign_messages import campaign_message
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.encoders.dicom_files import dicom
 from tests.support.encoders.dicom_files import write as write_film
+from tests.support.party.asked import Asked, describe
 
 CLASSES = ("dark", "light")
 #: So many that the weights are three pieces.
@@ -59,7 +56,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.image_folder(tmp_path_factory.mktemp("server") / "encoder", 16, WIDTH)
 
 
-class Party:
+class Party(Asked):
     """A party over photographs, and the server that asks it."""
 
     def __init__(
@@ -71,10 +68,8 @@ class Party:
         own: bool = False,
         opens: bool = True,
     ) -> None:
-        self.home = place / "home"
-        self.home.mkdir(exist_ok=True)
-        self.said: list[str] = []
-        data = place / "data"
+        said: list[str] = []
+        home, data = place / "home", place / "data"
         reader = opened(sent)
         self.opened: list[Path] = []
 
@@ -88,33 +83,24 @@ class Party:
             OwnFile(
                 data=data if data.exists() else photographs(data), encoder=reader if own else None
             ),
-            training=None, records=True, key=b"k" * 32, say=self.said.append, warn=self.said.append,
-            encoders=None if own else Encoders(self.home / "encoders", opening),
+            training=None, records=True, key=b"k" * 32, say=said.append, warn=said.append,
+            encoders=None if own else Encoders(home / "encoders", opening),
         )  # fmt: skip
-        self.voter = Voter(
-            name="a", identity=identity_key(self.home), voters=self.own, home=self.home,
-            site=site(self.home, policy), noise=SystemNoise(), say=self.said.append,
-        )  # fmt: skip
+        super().__init__(home, self.own, policy=policy, said=said)
         pixels = np.random.default_rng(1).integers(0, 256, (3, 8, 8, 3)).astype(np.uint8)
         public = reader.encoder.embeddings(reader.encoder.rows(pixels)[0])
         self.campaign = campaign_message(
             public, classes=CLASSES, aggregator="neighbour", most_votes=100
         )
 
-    def tell(self, request: vote_pb2.PartyRequest) -> vote_pb2.Reply:
-        request.version, request.nonce = wire.VERSION, wire.new_id()
-        request.campaign = self.campaign.packed()
-        body = self.voter.handle(wire.sign_request(request, SERVER_KEY))
-        return wire.read_reply(body, campaign=self.campaign.id, nonce=request.nonce)[1]
-
     def describe(self, *, sends: bool = True) -> vote_pb2.Reply:
-        return self.tell(vote_pb2.PartyRequest(describe=vote_pb2.Describe(sends_encoder=sends)))
+        return self.tell(describe(sends_encoder=sends), self.campaign)
 
     def send(self, index: int, pieces: int, content: bytes) -> vote_pb2.Reply:
         request = vote_pb2.PartyRequest()
         request.public_piece.index, request.public_piece.pieces = index, pieces
         request.public_piece.content, request.public_piece.encoder = content, True
-        return self.tell(request)
+        return self.tell(request, self.campaign)
 
     def send_all(self, folder: Path, order: list[int] | None = None) -> list[vote_pb2.Reply]:
         packed = PackedEncoder(folder)

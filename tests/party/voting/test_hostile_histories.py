@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from party.ledger import campaigns, entries
+from party.ledger import entries, state
 from party.voting import site
 from tests.support.needs import others_slow
 from tests.support.party.hostile import KINDS, Hostile, noted
@@ -76,13 +76,13 @@ def uncharged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def any_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaigns.Campaign, "_check_round", lambda *_: None)
+    monkeypatch.setattr(state.Campaign, "_check_round", lambda *_: None)
 
 
 def any_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
     for place, name in (
         (entries, "check_unmasking"), (entries, "check_exact"),
-        (campaigns.Campaign, "check_unmasking"),
+        (state.Campaign, "check_unmasking"),
     ):  # fmt: skip
         monkeypatch.setattr(place, name, lambda *_, **__: None)
 

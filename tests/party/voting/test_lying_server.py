@@ -43,6 +43,7 @@ from tests.support.campaign_messages import (
     site,
     terms_message,
 )
+from tests.support.party.asked import Asked, ask, describe, tell
 from tests.support.world.in_process import Unanimous
 
 PUBLIC = Images(np.random.default_rng(4).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
@@ -73,23 +74,14 @@ class Liar:
 
     def start(self, name: str, answer: str | None = None, policy: Policy | None = None) -> None:
         """Start or restart a party; its memory is lost. With an answer, it is retrained."""
-        home, at = self.root / name, NAMES.index(name)
-        self.voters[name] = Voter(
-            name=name,
-            identity=identity_key(home),
-            voters=ReadyVoters(
-                Unanimous(
-                    at + 1,
-                    CLASSES[at % 2] if answer is None else answer,
-                    fingerprint=(answer or "f").encode() * 32,
-                )
-            ),
-            home=home,
-            site=site(home) if policy is None else site(home, policy),
-            noise=SystemNoise(),
-            public=PUBLIC,
-            say=self.said[name].append,
+        at = NAMES.index(name)
+        one = Unanimous(
+            at + 1, answer or CLASSES[at % 2], fingerprint=(answer or "f").encode() * 32
         )
+        self.voters[name] = Asked(
+            self.root / name, ReadyVoters(one), name=name, policy=policy, public=PUBLIC,
+            said=self.said[name],
+        ).voter  # fmt: skip
 
     def terms(self, roster: Sequence[RosterParty], **changes: object) -> CampaignMessage:
         members = [(party.name, bytes.fromhex(party.identity), party.teachers) for party in roster]
@@ -106,13 +98,7 @@ class Liar:
         key: Ed25519PrivateKey = SERVER_KEY,
     ) -> vote_pb2.Reply:
         """Return the reply to a request with a campaign, or with its digest if the request has one."""
-        asked, of = vote_pb2.PartyRequest(), campaign or self.campaign
-        asked.CopyFrom(request)
-        asked.version, asked.nonce = wire.VERSION, wire.new_id()
-        if not request.digest:
-            asked.campaign = of.packed()
-        body = self.voters[name].handle(wire.sign_request(asked, key))
-        return wire.read_reply(body, campaign=of.id, nonce=asked.nonce, digest=request.digest)[1]
+        return tell(self.voters[name], request, campaign or self.campaign, key)
 
     def aggregation(self, batch: Batch = WHOLE) -> MaskedAggregation:
         return MaskedAggregation(self.campaign.offer(), self.roster, batch)
@@ -184,10 +170,6 @@ class Liar:
 @pytest.fixture
 def liar(tmp_path: Path) -> Liar:
     return Liar(tmp_path)
-
-
-def describe() -> vote_pb2.PartyRequest:
-    return vote_pb2.PartyRequest(describe=vote_pb2.Describe())
 
 
 def test_an_honest_server_learns_the_sum(liar: Liar) -> None:
@@ -690,9 +672,7 @@ def _distributed(liar: Liar) -> CampaignMessage:
 
 
 def test_masked_votes_are_only_asked_for_by_steps(liar: Liar) -> None:
-    plain = vote_pb2.PartyRequest()
-    plain.ask.batch.rows.extend(WHOLE.rows)
-    plain.ask.batch.digest = WHOLE.digest
+    plain = ask(PUBLIC)
     asked = liar.terms(liar.roster, aggregation="plain", colluders=0)
     liar.refuses("a", plain, "has changed its aggregation", asked)
 

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
-from party.identity.keys import identity_key
 from party.ledger.verify import agrees, verify_statement
 from party.policy.operator import rules_in_words
 from party.policy.policy import Policy
 from party.voting.neighbour import NeighbourVotes
-from party.voting.voter import Voter
 from party.voting.voters import ReadyVoters
 from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.events import GatedBatch
@@ -31,18 +29,12 @@ from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.space import directions_over, space_over
 from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
 from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Mechanism, Neighbour
-from pate.noise.exact import SystemNoise
 from pate.votes import Counts
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.party.voting.test_voter import Parity
-from tests.support.campaign_messages import (
-    SERVER_KEY,
-    CampaignMessage,
-    campaign_message,
-    site,
-    terms_message,
-)
+from tests.support.campaign_messages import CampaignMessage, campaign_message, terms_message
+from tests.support.party.asked import Asked, ask, describe
 
 RNG = np.random.default_rng(8)
 PUBLIC = Images(RNG.integers(0, 256, (14, 4, 4, 1), dtype=np.uint8))
@@ -71,37 +63,24 @@ def batch_of(rows: Sequence[int], public: Inputs = PUBLIC) -> Batch:
     return Batch(tuple(rows), batch_hash([hashes[row] for row in rows]))
 
 
-class Site:
-    """One party and a server that may send it any request."""
+class Site(Asked):
+    """One party of records, of teachers or of both, and a server that may send it any request."""
 
     def __init__(
         self,
         home: Path,
         held: Dataset | None = HELD,
         *,
-        name: str = "a",
         public: Inputs = PUBLIC,
-        policy: Policy | None = None,
         teachers: bool = False,
+        **more: Any,
     ) -> None:
-        home.mkdir(exist_ok=True, parents=True)
-        self.home, self.name, self.public = home, name, public
-        self.said: list[str] = []
-        self.key = identity_key(home).public_key().public_bytes_raw()
-        self.site = site(home, policy)
-        self.voter = Voter(
-            name=name,
-            identity=identity_key(home),
-            voters=ReadyVoters(
-                Parity(classes=CLASSES) if teachers else None,
-                None if held is None else NeighbourVotes(held, b"secret"),
-            ),
-            home=home,
-            site=self.site,
-            noise=SystemNoise(),
-            public=public,
-            say=self.said.append,
+        self.public = public
+        voters = ReadyVoters(
+            Parity(classes=CLASSES) if teachers else None,
+            None if held is None else NeighbourVotes(held, b"secret"),
         )
+        super().__init__(home, voters, public=public, **more)
 
     def campaign(
         self,
@@ -119,25 +98,13 @@ class Site:
         fields = {"aggregator": "neighbour", "most_votes": most, "classes": CLASSES} | changes
         return campaign_message(self.public, terms, **fields)
 
-    def tell(self, request: vote_pb2.PartyRequest, campaign: CampaignMessage) -> vote_pb2.Reply:
-        asked = vote_pb2.PartyRequest()
-        asked.CopyFrom(request)
-        asked.version, asked.nonce = wire.VERSION, wire.new_id()
-        asked.campaign = campaign.packed()
-        body = self.voter.handle(wire.sign_request(asked, SERVER_KEY))
-        return wire.read_reply(body, campaign=campaign.id, nonce=asked.nonce)[1]
-
     def describe(self, campaign: CampaignMessage | None = None) -> vote_pb2.Reply:
-        request = vote_pb2.PartyRequest(describe=vote_pb2.Describe())
-        return self.tell(request, campaign or self.campaign(joined=False))
+        return self.tell(describe(), campaign or self.campaign(joined=False))
 
     def ask(
         self, campaign: CampaignMessage | None = None, rows: Sequence[int] = ROWS
     ) -> vote_pb2.Reply:
-        request, batch = vote_pb2.PartyRequest(), batch_of(rows, self.public)
-        request.ask.batch.rows.extend(batch.rows)
-        request.ask.batch.digest = batch.digest
-        return self.tell(request, campaign or self.campaign())
+        return self.tell(ask(self.public, rows), campaign or self.campaign())
 
     def votes(self, campaign: CampaignMessage | None = None, rows: Sequence[int] = ROWS) -> Counts:
         about = campaign or self.campaign()
@@ -151,20 +118,6 @@ class Site:
             batch=batch_of(rows, self.public).digest,
             code=code_of(about.code or "nearest"),
         )
-
-    def refuses(self, reply: vote_pb2.Reply, kind: str, words: str) -> None:
-        """Check that it refused, said why on its own screen, and the server learns the kind."""
-        assert reply.WhichOneof("body") == "refusal", reply.WhichOneof("body")
-        assert reply.refusal.kind == kind, self.said[-1]
-        assert words in self.said[-1], self.said[-1]
-
-    @property
-    def answered(self) -> int:
-        """Batches that its own ledger says votes left for."""
-        return sum(len(each.batches) for each in self.site.ledger.campaigns())
-
-    def epsilon(self) -> float:
-        return self.site.ledger.cumulative_epsilon(Delta(1e-5)).epsilon
 
 
 @pytest.fixture
@@ -443,9 +396,8 @@ def test_other_rows_under_the_same_digest_are_refused_and_equal_rows_are_the_sam
     pixels = np.concatenate([PUBLIC.pixels, PUBLIC.pixels[:1]])  # row 14 is row 0 again
     a = Site(tmp_path / "a", public=Images(pixels))
     first = a.votes()
-    request, batch = vote_pb2.PartyRequest(), batch_of(ROWS)
-    request.ask.batch.digest = batch.digest
-    request.ask.batch.rows.extend((1, 3, 4, 9))
+    request, batch = ask(PUBLIC, ROWS), batch_of(ROWS)
+    request.ask.batch.rows[0] = 1
     a.refuses(a.tell(request, a.campaign()), "ProtocolError", "another hash")
     request.ask.batch.rows[0] = 14
     np.testing.assert_array_equal(

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from party.identity.keys import identity_key
 from party.options import StartOptions
 from party.policy.operator import question
 from party.policy.policy import Policy
@@ -22,13 +21,11 @@ from party.teachers.ensemble import Ensemble
 from party.voting import joining
 from party.voting.own_data import GaveUpError, OwnVoters, Training
 from party.voting.own_file import OwnFile
-from party.voting.voter import Voter
 from pate.campaign.announced import Announced
 from pate.campaign.offer import Offer
 from pate.data.schema import Schema
 from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import DataError, ProtocolError, SchemaError, UsageError
-from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from simulation.programs import until
@@ -36,16 +33,16 @@ from tests.support.campaign_messages import (
     SERVER_KEY,
     CampaignMessage,
     campaign_message,
-    site,
     terms_message,
 )
+from tests.support.party.asked import Asked, ask, describe
 
 PUBLIC = Table(("lab", "kind"), (np.array([1.0, 20.0, 60.0, 99.0]), np.array(["x", "y", "x", "z"])))
 CLASSES = ("a", "b", "c")
 BATCH = batch_hash(PUBLIC.row_hashes())
 
 
-class Site:
+class Site(Asked):
     """One party over a file, and a server that asks it."""
 
     def __init__(
@@ -62,53 +59,37 @@ class Site:
         group: str | None = None,
         takes_wanted: bool = False,
     ) -> None:
-        self.home = place / "home"
-        self.home.mkdir(exist_ok=True)
         (place / "h.csv").write_text(rows)
-        self.said: list[str] = []
+        said: list[str] = []
         self.warned: list[str] = []
         self.trainings = 0
         training = Training(
             teachers=teachers or 0, takes_wanted=takes_wanted, model="logistic", device="cpu",
-            home=self.home, shown=self.shown,
+            home=place / "home", shown=self.shown,
         )  # fmt: skip
         self.own = OwnVoters(
             OwnFile(data=place / "h.csv", label="y", group=group, classes=classes, strict=strict),
             training=None if teachers is None else training, records=records, key=b"k" * 32,
-            say=self.said.append, warn=self.warned.append,
+            say=said.append, warn=self.warned.append,
         )  # fmt: skip
-        self.key = identity_key(self.home).public_key().public_bytes_raw()
-        self.voter = Voter(
-            name="a", identity=identity_key(self.home), voters=self.own,
-            home=self.home, site=site(self.home, policy), noise=SystemNoise(), public=public,
-            say=self.said.append,
-        )  # fmt: skip
+        super().__init__(place / "home", self.own, policy=policy, public=public, said=said)
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[Callable[[int, int], None]]:
         self.trainings += 1
         yield lambda *_: None
 
-    def tell(self, request: vote_pb2.PartyRequest, campaign: CampaignMessage) -> vote_pb2.Reply:
-        request.version, request.nonce = wire.VERSION, wire.new_id()
-        request.campaign = campaign.packed()
-        body = self.voter.handle(wire.sign_request(request, SERVER_KEY))
-        return wire.read_reply(body, campaign=campaign.id, nonce=request.nonce)[1]
-
     def describe(
         self, *, at_once: bool = False, agreed: tuple[str, ...] = (), **changes: object
     ) -> vote_pb2.Reply:
         fields = {"classes": CLASSES} | changes
-        request = vote_pb2.PartyRequest(describe=vote_pb2.Describe(at_once=at_once, agreed=agreed))
+        request = describe(at_once=at_once, agreed=agreed)
         return self.tell(request, campaign_message(PUBLIC, None, **fields))
 
     def ask(self, **changes: object) -> vote_pb2.Reply:
         terms = terms_message([("a", self.key, 3)])
         fields = {"classes": CLASSES} | changes
-        request = vote_pb2.PartyRequest()
-        request.ask.batch.rows.extend(range(4))
-        request.ask.batch.digest = BATCH
-        return self.tell(request, campaign_message(PUBLIC, terms, **fields))
+        return self.tell(ask(PUBLIC), campaign_message(PUBLIC, terms, **fields))
 
     def votes(self) -> list[list[int]]:
         reply = self.ask()

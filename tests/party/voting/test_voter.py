@@ -21,19 +21,19 @@ from party.voting.voters import ReadyVoters
 from pate.codes import Code
 from pate.data.values import Images, Inputs, Table, batch_hash, content_hash
 from pate.errors import DiskError, SchemaError, StateError, UsageError
-from pate.noise.exact import SystemNoise
 from pate.votes import Counts
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from protos.public_set import pack_public_set
 from tests.support.campaign_messages import (
-    SERVER_KEY,
     WORTH,
     CampaignMessage,
     campaign_message,
     site,
     terms_message,
 )
+from tests.support.party import asked
+from tests.support.party.asked import tell
 from tests.support.simulated_noise import SimulatedNoise
 
 PUBLIC = Images(np.random.default_rng(1).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
@@ -84,17 +84,8 @@ def campaign(
     return campaign_message(public, terms, **changes)
 
 
-def ask(voter: Voter, request: vote_pb2.PartyRequest, about: CampaignMessage) -> vote_pb2.Reply:
-    request.version, request.nonce = wire.VERSION, wire.new_id()
-    request.campaign = about.packed()
-    body = voter.handle(wire.sign_request(request, SERVER_KEY))
-    return wire.read_reply(body, campaign=about.id, nonce=request.nonce)[1]
-
-
 def describe(voter: Voter, about: CampaignMessage | None = None) -> vote_pb2.Reply:
-    request = vote_pb2.PartyRequest()
-    request.describe.SetInParent()
-    return ask(voter, request, about or campaign())
+    return tell(voter, asked.describe(), about or campaign())
 
 
 def send_public(voter: Voter, size: int = 50) -> list[vote_pb2.Reply]:
@@ -106,15 +97,12 @@ def send_public(voter: Voter, size: int = 50) -> list[vote_pb2.Reply]:
         request = vote_pb2.PartyRequest()
         request.public_piece.index, request.public_piece.pieces = index, len(pieces)
         request.public_piece.content = pieces[index]
-        replies.append(ask(voter, request, campaign()))
+        replies.append(tell(voter, request, campaign()))
     return replies
 
 
 def vote(home: Path, voter: Voter, first: int = 0, count: int = 6) -> vote_pb2.Reply:
-    request = vote_pb2.PartyRequest()
-    request.ask.batch.rows.extend(range(first, first + count))
-    request.ask.batch.digest = batch_hash(PUBLIC.row_hashes()[first : first + count])
-    return ask(voter, request, campaign(home=home))
+    return tell(voter, asked.ask(PUBLIC, range(first, first + count)), campaign(home=home))
 
 
 def make(
@@ -123,16 +111,7 @@ def make(
     public: Inputs | None = None,
     policy: Policy | None = None,
 ) -> Voter:
-    home.mkdir(exist_ok=True)
-    return Voter(
-        name="a",
-        identity=identity_key(home),
-        voters=ReadyVoters(ensemble or Parity()),
-        home=home,
-        site=site(home, policy),
-        noise=SystemNoise(),
-        public=public,
-    )
+    return asked.Asked(home, ReadyVoters(ensemble or Parity()), policy=policy, public=public).voter
 
 
 def test_noise_shares_from_a_seed_are_refused(home: Path) -> None:
@@ -192,11 +171,8 @@ def test_new_data_means_new_votes_but_not_in_the_same_campaign(home: Path) -> No
     changed = Parity(fingerprint=b"g" * 32)
     voter = make(home, changed, PUBLIC)
     assert vote(home, voter).refusal.kind == "RefusedError"
-    request = vote_pb2.PartyRequest()
-    request.ask.batch.rows.extend(range(6))
-    request.ask.batch.digest = batch_hash(PUBLIC.row_hashes())
     other = campaign(home=home, id=b"d" * 16)
-    assert ask(voter, request, other).WhichOneof("body") == "votes"
+    assert tell(voter, asked.ask(PUBLIC), other).WhichOneof("body") == "votes"
     assert changed.asked == [6]
 
 
@@ -210,7 +186,7 @@ def test_an_end_at_another_guarantee_than_was_agreed_to(
     request.finish.epsilon_cap, request.finish.delta = epsilon, delta
     # Even if the message itself now says that this was announced.
     about = campaign(home=home, delta=delta)
-    assert ask(voter, request, about).refusal.kind == "ProtocolError"
+    assert tell(voter, request, about).refusal.kind == "ProtocolError"
     assert voter.ending is None
 
 
@@ -235,11 +211,8 @@ def test_a_column_that_nobody_looks_at_makes_no_new_query(home: Path) -> None:
     for table, name in ((Table(("x",), (x,)), b"d"), (Table(("x", "y"), (x, dummy)), b"e")):
         teachers = Narrow(schema="table x:number")
         voter = make(home, teachers, table)
-        request = vote_pb2.PartyRequest()
-        request.ask.batch.rows.extend([0, 1])
-        request.ask.batch.digest = batch_hash(table.row_hashes())
         about = campaign(table, home=home, id=name * 16)
-        assert ask(voter, request, about).WhichOneof("body") == "votes"
+        assert tell(voter, asked.ask(table), about).WhichOneof("body") == "votes"
         seen.append(teachers.asked)
     assert seen == [[2], []]
 
@@ -250,11 +223,8 @@ def test_the_ledger_says_which_columns_the_teachers_saw(home: Path) -> None:
     for schema, name in (("table x:number", b"d"), ("table x:number, y:number", b"e")):
         table = Table(("x", "y"), (np.array([1.0, 2.0]), np.array([7.0, 8.0])))
         voter = make(home, Narrow(schema=schema), table)
-        request = vote_pb2.PartyRequest()
-        request.ask.batch.rows.extend([0, 1])
-        request.ask.batch.digest = batch_hash(table.row_hashes())
         about = campaign(table, home=home, id=name * 16)
-        assert ask(voter, request, about).WhichOneof("body") == "votes"
+        assert tell(voter, asked.ask(table), about).WhichOneof("body") == "votes"
         views.append(voter._site.ledger.campaigns()[-1].view)
     assert len(set(views)) == 2
     vote(home, voter := make(home, public=PUBLIC))
@@ -271,15 +241,14 @@ def test_more_queries_than_the_public_set_has_are_refused(home: Path) -> None:
     request.ask.batch.digest = b"x" * 32
     voter = make(home, public=PUBLIC)
     about = campaign(home=home, queries=10**9)
-    assert ask(voter, request, about).refusal.kind == "ProtocolError"
+    assert tell(voter, request, about).refusal.kind == "ProtocolError"
 
 
 def test_queries_with_another_hash_are_refused(home: Path) -> None:
-    request = vote_pb2.PartyRequest()
-    request.ask.batch.rows.extend(range(6))
+    request = asked.ask(PUBLIC)
     request.ask.batch.digest = b"x" * 32
     voter = make(home, public=PUBLIC)
-    assert ask(voter, request, campaign(home=home)).refusal.kind == "ProtocolError"
+    assert tell(voter, request, campaign(home=home)).refusal.kind == "ProtocolError"
 
 
 @pytest.mark.parametrize(
@@ -346,7 +315,7 @@ def test_the_end_is_heard(home: Path) -> None:
     request = vote_pb2.PartyRequest()
     request.finish.queries_asked, request.finish.labels_released = 6, 4
     request.finish.epsilon_cap, request.finish.delta = WORTH, 1e-5
-    assert ask(voter, request, campaign(home=home)).WhichOneof("body") == "farewell"
+    assert tell(voter, request, campaign(home=home)).WhichOneof("body") == "farewell"
     assert voter.ending is not None
     assert (voter.ending.labels_released, voter.ending.votes_given) == (4, 6)
 
@@ -363,7 +332,7 @@ def test_an_end_before_any_votes_is_heard_and_recorded(home: Path) -> None:
     voter = make(home, public=PUBLIC)
     about = campaign(home=home)
     describe(voter, about)
-    assert ask(voter, early(), about).WhichOneof("body") == "farewell"
+    assert tell(voter, early(), about).WhichOneof("body") == "farewell"
     assert voter.ending is not None
     assert (voter.ending.cause, voter.ending.votes_given) == ("threshold", 0)
     (record,) = PartyLedger(home / "ledger.db", read_only=True).campaigns()
@@ -374,7 +343,7 @@ def test_an_end_before_any_votes_is_heard_and_recorded(home: Path) -> None:
 def test_one_that_had_votes_of_ours_does_not_end_as_if_it_had_none(home: Path) -> None:
     voter = make(home, public=PUBLIC)
     vote(home, voter)
-    assert ask(voter, early(), campaign(home=home)).refusal.kind == "ProtocolError"
+    assert tell(voter, early(), campaign(home=home)).refusal.kind == "ProtocolError"
     assert voter.ending is None
 
 

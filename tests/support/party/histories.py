@@ -28,16 +28,12 @@ from pate.data.values import Dataset, Images, Inputs, batch_hash
 from pate.errors import ProtocolError, QuorumError
 from pate.masking.party import PartyMasking
 from pate.mechanisms import DistributedGNMax, GNMax, Neighbour, TeacherLabels
-from pate.noise.exact import SystemNoise
-from protos import wire
-from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import (
-    SERVER_KEY,
     CampaignMessage,
     campaign_message,
-    site,
     terms_message,
 )
+from tests.support.party.asked import Asked, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -172,23 +168,15 @@ class World:
     # --- what happens at parties --------------------------------------------------------------
 
     def start(self, name: str) -> None:
-        home = self.root / name
-        home.mkdir(parents=True, exist_ok=True)
-        self.voters[name] = Voter(
-            name=name,
-            identity=identity_key(home),
-            voters=ReadyVoters(
-                Teachers(
-                    name, self.data[name], self.training[name], "labels" if self.labels else "class"
-                ),
-                self.voting_records(name) if self.records else None,
-            ),
-            home=home,
-            site=site(home, _LOOSE if name == COLLUDER else _STRICT),
-            noise=SystemNoise(),
-            public=None,
-            say=self.said.append,
+        answer = "labels" if self.labels else "class"
+        voters = ReadyVoters(
+            Teachers(name, self.data[name], self.training[name], answer),
+            self.voting_records(name) if self.records else None,
         )
+        policy = _LOOSE if name == COLLUDER else _STRICT
+        self.voters[name] = Asked(
+            self.root / name, voters, name=name, policy=policy, said=self.said
+        ).voter
         self.voters[name]._public = _Both()  # type: ignore[assignment]  # it has both public sets
 
     def voting_records(self, name: str, data: int | None = None) -> NeighbourVotes:
@@ -307,7 +295,7 @@ class World:
                     continue
                 about = (lied or {}).get(name, message)
                 try:
-                    reply = self.tell(name, aggregation.request(name), about)
+                    reply = tell(self.voters[name], aggregation.request(name), about)
                     if reply.WhichOneof("body") == ANSWERS[aggregation.step]:
                         aggregation.take(parties[name], reply)
                 except ProtocolError:
@@ -330,16 +318,6 @@ class World:
         self._old.append((number, tuple(rows)))
         np.testing.assert_array_equal(self.released[-1].total, found.total.counts[:, order])
         return True
-
-    def tell(
-        self, name: str, request: vote_pb2.PartyRequest, campaign: CampaignMessage
-    ) -> vote_pb2.Reply:
-        asked = vote_pb2.PartyRequest()
-        asked.CopyFrom(request)
-        asked.version, asked.nonce = wire.VERSION, wire.new_id()
-        asked.campaign = campaign.packed()
-        body = self.voters[name].handle(wire.sign_request(asked, SERVER_KEY))
-        return wire.read_reply(body, campaign=campaign.id, nonce=asked.nonce)[1]
 
     def lie(self, number: int) -> dict[str, CampaignMessage]:
         """Return another campaign of the same id, for one party."""

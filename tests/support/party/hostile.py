@@ -34,7 +34,6 @@ from pate.errors import PateError, ProtocolError
 from pate.masking import keys as masking_keys
 from pate.masking import masks
 from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Neighbour
-from pate.noise.exact import SystemNoise
 from pate.rounds.model import RoundModel
 from protos import ahead, masked, wire
 from protos.masked import bits_from_names
@@ -43,9 +42,9 @@ from tests.support.campaign_messages import (
     SERVER_KEY,
     CampaignMessage,
     campaign_message,
-    site,
     terms_message,
 )
+from tests.support.party.asked import Asked, describe
 from tests.support.party.histories import Teachers, alone
 
 if TYPE_CHECKING:
@@ -209,21 +208,13 @@ class Hostile:
                 least_survivors=self.least,
                 least_colluders=self.colluders,
             )
-        self.voters[name] = Voter(
-            name=name,
-            identity=identity_key(home),
-            voters=ReadyVoters(
-                Teachers(name, self.data[name], self.training[name], schema=PUBLIC.schema()),
-                NeighbourVotes(
-                    Dataset(records, held.integers(0, 2, RECORDS), CLASSES), name.encode()
-                ),
-            ),
-            home=home,
-            site=site(home, rules),
-            noise=SystemNoise(),
-            public=PUBLIC,
-            say=self.said.append,
+        voters = ReadyVoters(
+            Teachers(name, self.data[name], self.training[name], schema=PUBLIC.schema()),
+            NeighbourVotes(Dataset(records, held.integers(0, 2, RECORDS), CLASSES), name.encode()),
         )
+        self.voters[name] = Asked(
+            home, voters, name=name, policy=rules, public=PUBLIC, said=self.said
+        ).voter
 
     # --- campaigns -------------------------------------------------------------------------------
 
@@ -726,10 +717,6 @@ class Hostile:
 
 def campaign_terms(campaign: CampaignMessage) -> Any:
     return campaign.copy().terms
-
-
-def describe() -> vote_pb2.PartyRequest:
-    return vote_pb2.PartyRequest(describe=vote_pb2.Describe())
 
 
 def ask(batch: Batch) -> vote_pb2.PartyRequest:

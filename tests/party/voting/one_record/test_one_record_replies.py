@@ -24,27 +24,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from party.identity.keys import identity_key
-from party.policy.policy import Policy
 from party.voting.own_data import OwnVoters, Training
 from party.voting.own_file import OwnFile
-from party.voting.voter import Voter
 from pate.codes import code_of
-from pate.data.values import Images, Inputs, Table, batch_hash
+from pate.data.values import Images, Inputs, Table
 from pate.encoders.encoder import Encoder
 from pate.encoders.reading import Reader
 from pate.mechanisms import Neighbour
-from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import (
-    SERVER_KEY,
     TermsMessage,
     campaign_message,
-    site,
     terms_message,
 )
 from tests.support.encoders import tiny_encoders as tiny
+from tests.support.party.asked import Asked, ask, describe, tell
 
 KEY: Final = b"k" * 32
 MOST: Final = 1000
@@ -77,7 +72,6 @@ class Answers:
     ) -> None:
         with tempfile.TemporaryDirectory() as place:
             home = Path(place)
-            identity = identity_key(home)
             self.said: list[str] = []
             training = Training(
                 teachers=teachers or 0, model="linear", device="cpu", home=home,
@@ -87,36 +81,28 @@ class Answers:
                 file, training=None if teachers is None else training, records=teachers is None,
                 key=KEY, say=self.said.append, warn=self.said.append,
             )  # fmt: skip
-            self.voter = Voter(
-                name="a", identity=identity, voters=self.own, home=home,
-                site=site(home, Policy.default(loopback=True)), noise=SystemNoise(), public=public,
-                say=self.said.append,
-            )  # fmt: skip
+            party = Asked(home, self.own, public=public, said=self.said)
+            self.voter = party.voter
             self.public, self.classes, self.changes = public, tuple(classes), changes
             self.weight = MOST if teachers is None else teachers
             joining = self.voter._joining
             begin, joining.begin = joining.begin, lambda: None  # type: ignore[method-assign]
-            self.first = self.tell(
-                vote_pb2.PartyRequest(describe=vote_pb2.Describe(at_once=True)), None
-            )
+            self.first = self.tell(describe(at_once=True), None)
             assert self.own._held is None, "a record was read before the first reply"
             begin()
             self.before = self.first
             if self.first.WhichOneof("body") == "preparing":
-                self.before = self.tell(vote_pb2.PartyRequest(describe=vote_pb2.Describe()), None)
+                self.before = self.tell(describe(), None)
             self.kind, self.votes = "", None
             if self.before.WhichOneof("body") == "refusal":
                 return
-            own = identity.public_key().public_bytes_raw()
-            members = [("a", own, self.weight)]
+            members = [("a", party.key, self.weight)]
             terms = (
                 terms_message(members)
                 if teachers
                 else terms_message(members, [Neighbour(3, Fraction(40), 1)])
             )
-            request = vote_pb2.PartyRequest()
-            request.ask.batch.rows.extend(range(len(public)))
-            request.ask.batch.digest = batch_hash(public.row_hashes())
+            request = ask(public)
             reply = self.tell(request, terms)
             self.kind = reply.WhichOneof("body") + reply.refusal.kind
             if self.kind == "votes":
@@ -131,10 +117,7 @@ class Answers:
         if self.weight == MOST:
             fields |= {"aggregator": "neighbour", "most_votes": MOST}
         campaign = campaign_message(self.public, terms, **fields)
-        request.version, request.nonce = wire.VERSION, b"n" * 16
-        request.campaign = campaign.packed()
-        body = self.voter.handle(wire.sign_request(request, SERVER_KEY))
-        return wire.read_reply(body, campaign=campaign.id, nonce=request.nonce)[1]
+        return tell(self.voter, request, campaign, nonce=b"n" * 16)
 
 
 def check(without: Answers, with_it: Answers, *, moved: int = 1) -> None:
