@@ -32,12 +32,13 @@ from tests.fuzz import fleet
 from tests.fuzz.campaign import Target
 from tests.fuzz.mutate import mutated_bytes, mutated_message
 from tests.fuzz.page import page
-from tests.party.voting.test_lying_server import CLASSES, NAMES, PUBLIC, Liar, describe
-from tests.party.voting.test_neighbour_voter import statement as privacy_statement
+from tests.party.voting.test_lying_server import CLASSES, NAMES, PUBLIC, Liar
 from tests.pate.formats.test_enrolment_formats import ANSWER, BUNDLE
 from tests.pate.formats.test_labels import PRIVACY, SET
 from tests.support.campaign_messages import SERVER_KEY, campaign_message
 from tests.support.masking.proving import SEED, prover_of, statement
+from tests.support.party.asked import describe
+from tests.support.party.offers import statement as privacy_statement
 
 if TYPE_CHECKING:
     import random

@@ -17,7 +17,8 @@ from pate.formats.privacy_statement import ObserverStatement, adjacency_of
 from student.card import promise_of
 from student.options import TrainOptions
 from student.series import together
-from tests.party.voting.test_neighbour_voter import CLASSES, statement
+from tests.party.voting.test_neighbour_voter import CLASSES
+from tests.support.party.offers import statement
 
 SIGMA = 4.0
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from party.ledger.sent_votes import (
     view_of,
 )
 from pate.campaign.offer import Offer
+from pate.codes import GRID
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.mechanisms import Neighbour
 from tests.support.party.offers import altered, batch_of, joining, noisy, queries, settled, tags
@@ -176,6 +178,7 @@ def test_a_tag_is_of_the_votes_by_name() -> None:
         assert not set(other) & set(made)
 
 
+DENSE = Neighbour(3, Fraction(88 * GRID), 1, code="dense-4")
 RECORDS = settled(
     campaign="e5" * 16,
     aggregator="neighbour",
@@ -205,6 +208,40 @@ def test_a_matrix_is_all_that_decides_records_votes() -> None:
         matrix_of(altered(RECORDS, classes=("no", "maybe")), "aa"),
     ):
         assert other != whole
+
+
+@pytest.mark.parametrize("series", [None, "monthly"])
+def test_another_exact_sum_of_records_gets_no_votes(
+    ledger: PartyLedger, series: str | None
+) -> None:
+    """Several would reveal how votes are spread over the parties, and each record is in each once."""
+    numbers = iter(range(1, 99))
+
+    def cast(hashes: list[bytes], source: bytes = SOURCE, **changes: Any) -> None:
+        terms: dict[str, Any] = {
+            "campaign": f"{next(numbers):032x}", "aggregator": "neighbour", "most_votes": 5,
+            "mechanisms": (Neighbour(3, Fraction(40), 1),), "series": series,
+        }  # fmt: skip
+        asked = settled(**terms | changes | {"queries": len(hashes)})
+        voting = {} if series is None else {"units": (), "known_by": "0a" * 32}
+        answer = Answer(batch_of(hashes), hashes, source, tags=tags(hashes), **voting)
+        ledger.check_answer(asked, answer)
+        ledger.answer(asked, answer)
+
+    cast(queries(0, 4))
+    for hashes, changes in (
+        (queries(9, 3), {}),
+        (queries(0, 4), {"public_set": "cd" * 32}),
+        (queries(0, 4), {"classes": ("no", "maybe")}),
+        (queries(0, 4), {"most_votes": 4}),
+        (queries(0, 4), {"code": "dense-4", "mechanisms": (DENSE,)}),
+    ):
+        with pytest.raises(RefusedError, match="for an exact sum, on other"):
+            cast(hashes, **changes)
+    for hashes in (queries(0, 4), queries(9, 3)):
+        with pytest.raises(RefusedError, match="repeat_queries"):
+            cast(hashes, OTHER)
+    cast(queries(0, 4))  # the same sum again says nothing new
 
 
 def test_exact_sums_of_labels_share_queries_under_one_number_of_labels(ledger: PartyLedger) -> None:

@@ -17,11 +17,17 @@ from party.ledger.verify import Check, agrees, unclear, verify_statement
 from pate.accounting.composition import Gate, Gdp, total_cost
 from pate.accounting.events import GatedBatch
 from pate.campaign.offer import Offer
-from pate.formats.privacy_statement import ADJACENCY, ObserverStatement, PrivacyStatement
-from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax
+from pate.formats.privacy_statement import (
+    ADJACENCY,
+    ObserverStatement,
+    PrivacyStatement,
+    adjacency_of,
+)
+from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, Neighbour
 from pate.votes import Histogram
 from tests.support.party.offers import (
     KEY,
+    altered,
     answer,
     answer_and_open,
     joining,
@@ -164,6 +170,61 @@ def test_an_honest_statement_agrees(ledger: PartyLedger) -> None:
 def test_each_lie_is_named(ledger: PartyLedger, change: dict[str, Any], names: list[str]) -> None:
     record = answered(ledger, settled())
     assert wrong(verify_statement(published(settled(), **change), record)) == names
+
+
+RECORD = Neighbour(3, Fraction(40), 1)
+GEOMETRIC = Neighbour(3, votes_per_unit=1, scale=Fraction(20))
+VOTING = settled(aggregator="neighbour", mechanisms=(RECORD,))
+SERIES = altered(VOTING, series="monthly")
+PURE = settled(
+    aggregator="neighbour", mechanisms=(GEOMETRIC,), composition="pure", cap=Fraction(1, 10),
+    epsilon=0.1, delta=0.0,
+)  # fmt: skip
+
+
+def of_records(offer: Offer, **changes: Any) -> PrivacyStatement:
+    """What an honest server says of a campaign in which records vote."""
+    series = offer.announced.series
+    of_series = {"series": series, "series_key": offer.key.hex()}
+    of_pure = {
+        "epsilon": 0.1,
+        "realised": "1/10",
+        "statements": (ObserverStatement("public", 0.1, 0.0, "labels"), observers(0.1)[1]),
+    }
+    made = {
+        "adjacency": adjacency_of("record", records_vote=True, series=series is not None),
+        "teachers": 0,
+        **(of_series if series else {}),
+        **(of_pure if offer is PURE else {}),
+    }
+    return published(offer, **made | changes)
+
+
+@pytest.mark.parametrize(
+    ("offer", "change", "names"),
+    [
+        (VOTING, {}, []),
+        (VOTING, {"adjacency": adjacency_of("record", records_vote=False)}, ["adjacency"]),
+        (VOTING, {"teachers": 40}, ["teachers"]),
+        (VOTING, {"mechanism": (Neighbour(3, Fraction(40), 2).to_dict(),)}, ["mechanism"]),
+        (VOTING, {"realised": str(total_cost(Gdp(), RECORD.worst) / 2)}, ["realised cost"]),
+        (SERIES, {}, []),
+        (SERIES, {"series": None, "series_key": None}, ["series"]),
+        (SERIES, {"series": "weekly"}, ["series"]),
+        (SERIES, {"series_key": "ab" * 32}, ["series' server"]),
+        (SERIES, {"adjacency": adjacency_of("record", records_vote=True)}, ["adjacency"]),
+        (PURE, {}, []),
+        (PURE, {"delta": 1e-5, "statements": observers(0.1)}, ["delta"]),
+        (PURE, {"composition": "zcdp"}, ["composition", "epsilon"]),
+        (PURE, {"realised": "1/20"}, ["realised cost"]),
+        (PURE, {"mechanism": (RECORD.to_dict(),)}, ["mechanism"]),
+    ],
+)
+def test_a_statement_of_records_votes_is_held_against_the_ledger(
+    ledger: PartyLedger, offer: Offer, change: dict[str, Any], names: list[str]
+) -> None:
+    record = replace(answered(ledger, settled()), offer=offer)
+    assert wrong(verify_statement(of_records(offer, **change), record)) == names
 
 
 def test_the_encoder_is_that_of_the_signed_terms(ledger: PartyLedger) -> None:

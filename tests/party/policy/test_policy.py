@@ -22,8 +22,9 @@ from party.policy.policy import POLICY_FILE, Allowed, Hours, Policy
 from pate.accounting.composition import composition_named
 from pate.accounting.filters import CONCENTRATED_PART, GAUSSIAN_PART, ORDER_PART, ORDERS
 from pate.campaign.settings import delta_of, of_gated_delta
+from pate.codes import GRID
 from pate.errors import DataError, RefusedError, UsageError
-from pate.mechanisms import ConfidentGNMax, GNMax, LNMax
+from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, Neighbour
 from tests.support.party.offers import (
     KEY,
     SIX,
@@ -74,6 +75,12 @@ def refused(policy: Policy, offer: Offer, words: str, **rest: Any) -> None:
         admit(policy, offer, **rest)
 
 
+def of_records(mechanism: Neighbour) -> Offer:
+    pure: dict[str, Any] = {} if mechanism.scale is None else {"composition": "pure", "delta": 0.0}
+    code = {} if mechanism.code == "nearest" else {"code": mechanism.code}
+    return settled(aggregator="neighbour", mechanisms=(mechanism,), **pure | code)
+
+
 # --- rules ---------------------------------------------------------------------------------------
 
 
@@ -94,6 +101,8 @@ def test_modes() -> None:
     patients = dataclasses.replace(FREE, units=("patient", "party"))
     admit(patients, settled(unit="party"))
     refused(patients, settled(), "units is patient, party, and the campaign has 'record'")
+    near = of_records(Neighbour(3, Fraction(40), 1))
+    refused(dataclasses.replace(FREE, codes=("dense",)), near, "codes is dense, and the campaign")
 
 
 def test_records_in_masked_rounds_need_noise_by_the_parties() -> None:
@@ -131,13 +140,19 @@ def test_the_roster_is_looked_at_once_it_is_known() -> None:
         (ConfidentGNMax(180, Fraction(10), Fraction(40), 1), 10.0, 10.0),
         (ConfidentGNMax(180, Fraction(100), Fraction(40), 1), 40.0, 40 / 2**0.5),
         (LNMax(Fraction(20), 1), 20 * 2**0.5, 10.0),
+        # of records' votes: one matrix, of whatever size; of dense ones in votes, not in their units
+        (Neighbour(3, Fraction(40), 1), 40.0, 40 / 2**0.5),
+        (Neighbour(3, Fraction(88 * GRID), 1, code="dense-4"), 88.0, 88 / 2**0.5),
+        (Neighbour(3, votes_per_unit=1, scale=Fraction(20)), 20 * 2**0.5, 10.0),
     ],
 )
 def test_noise_is_that_of_the_least_step(
-    mechanism: GNMax | LNMax, sigma: float, multiplier: float
+    mechanism: GNMax | LNMax | Neighbour, sigma: float, multiplier: float
 ) -> None:
     composition = "zcdp" if isinstance(mechanism, LNMax) else "gdp"
     offer = settled(mechanisms=(GNMax(Fraction(1000), 1), mechanism), composition=composition)
+    if isinstance(mechanism, Neighbour):
+        offer = of_records(mechanism)
     for rule, limit in (("least_sigma", sigma), ("least_noise_multiplier", multiplier)):
         for factor, fits in ((Fraction(999, 1000), True), (Fraction(1001, 1000), False)):
             bound = Fraction(limit) * factor

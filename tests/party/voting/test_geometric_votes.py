@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,24 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from party.ledger.verify import verify_statement
 from party.policy.policy import Policy
 from pate.accounting.filters import Delta
-from pate.errors import ProtocolError
-from pate.formats.privacy_statement import ObserverStatement
-from pate.mechanisms import DistributedNeighbour, GNMax, Neighbour
+from pate.mechanisms import DistributedNeighbour, Neighbour
 from protos.terms import bits_of
 from tests.party.voting.test_neighbour_voter import (
     HELD,
     MOST,
     NAMES,
-    ONE,
     ROWS,
     SIZE,
     Hospitals,
     Site,
     nearest_votes,
-    statement,
 )
 from tests.support.campaign_messages import CampaignMessage, campaign_message, terms_message
 
@@ -108,7 +102,7 @@ def test_the_integers_of_a_sum_have_room_for_the_noise(hospitals: PureHospitals)
     assert bits_of(campaign.offer(), len(ROWS)) == 32
 
 
-# --- the party's own figure and policy ----------------------------------------------------------
+# --- the party's own figure ----------------------------------------------------------------------
 
 
 def test_the_own_figure_is_the_pure_epsilon_and_adds_up(a: Site) -> None:
@@ -126,92 +120,6 @@ def test_the_own_figure_is_the_pure_epsilon_and_adds_up(a: Site) -> None:
     assert again.epsilon() == a.epsilon()
 
 
-def test_the_policy_judges_it(tmp_path: Path) -> None:
-    policy = replace(
-        LOOSE, largest_epsilon=0.1, least_sigma=Fraction(28), least_noise_multiplier=Fraction(10)
-    )
-    a = Site(tmp_path / "a", policy=policy)
-    assert a.votes(a.campaign([CENTRAL], **PURE)).sum() == SIZE
-    a.refuses(a.ask(a.campaign([CENTRAL], id=b"2" * 16, **PURE)), "RefusedError", "largest_epsilon")
-    for rule, stricter in (
-        ("least_sigma", replace(LOOSE, least_sigma=Fraction(29))),
-        ("least_noise_multiplier", replace(LOOSE, least_noise_multiplier=Fraction(11))),
-    ):
-        b = Site(tmp_path / rule, policy=stricter)
-        b.refuses(b.ask(b.campaign([CENTRAL], **PURE)), "RefusedError", rule)
-
-
-# --- terms that do not fit ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "changes"),
-    [
-        (ONE, PURE),
-        (ONE, PURE | {"composition": "gdp"}),
-        (CENTRAL, PURE | {"delta": 1e-5}),
-        (CENTRAL, PURE | {"composition": "zcdp"}),
-        (CENTRAL, PURE | {"composition": "gdp"}),
-        (CENTRAL, PURE | {"cap": "1/11"}),
-        (Neighbour(3, votes_per_unit=1, scale=Fraction(19)), PURE),
-    ],
-)
-def test_terms_that_do_not_fit_get_no_votes(
-    a: Site, mechanism: Neighbour, changes: dict[str, Any]
-) -> None:
-    with pytest.raises(ProtocolError):
-        a.ask(a.campaign([mechanism], **changes))
-    assert a.answered == 0
-
-
 def test_a_cap_above_what_is_announced_gets_no_votes(a: Site) -> None:
     a.refuses(a.ask(a.campaign([CENTRAL], **PURE | {"cap": "1/9"})), "RefusedError", "")
     assert a.answered == 0
-
-
-def test_a_campaign_of_teachers_has_a_delta(a: Site) -> None:
-    terms = terms_message([(a.name, a.key, 5)], [GNMax(Fraction(40), 1)])
-    campaign = campaign_message(a.public, terms, classes=HELD.classes)
-    campaign.offer()
-    campaign.delta = 0.0
-    with pytest.raises(ProtocolError, match="delta 0 is for neighbour votes"):
-        campaign.offer()
-
-
-# --- a published statement -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("changes", "wrong"),
-    [
-        ({}, []),
-        (
-            {
-                "delta": 1e-5,
-                "statements": (
-                    ObserverStatement("public", 0.1, 1e-5, "labels"),
-                    ObserverStatement("server", None, None, "sums"),
-                ),
-            },
-            ["delta"],
-        ),
-        ({"composition": "zcdp"}, ["composition", "epsilon"]),
-        ({"realised": "1/20"}, ["realised cost"]),
-        ({"mechanism": (ONE.to_dict(),)}, ["mechanism"]),
-    ],
-)
-def test_a_statement_is_held_against_the_own_ledger(
-    a: Site, changes: dict[str, object], wrong: list[str]
-) -> None:
-    a.votes(a.campaign([CENTRAL], **PURE))
-    made: dict[str, object] = {
-        "epsilon": 0.1, "delta": 0.0, "mechanism": (CENTRAL.to_dict(),), "composition": "pure",
-        "cap": "1/10", "realised": "1/10",
-        "statements": (
-            ObserverStatement("public", 0.1, 0.0, "labels"),
-            ObserverStatement("server", None, None, "sums"),
-        ),
-    }  # fmt: skip
-    record = a.site.ledger.find((b"c" * 16).hex())
-    checks = verify_statement(statement(**(made | changes)), record)
-    assert [each.name for each in checks if each.finding == "differs"] == wrong

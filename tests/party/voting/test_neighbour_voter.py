@@ -13,22 +13,19 @@ import numpy as np
 import pytest
 
 from aggregator_server.exchange.aggregation import ANSWERS, Batch, MaskedAggregation
-from party.ledger.verify import agrees, verify_statement
 from party.policy.operator import rules_in_words
 from party.policy.policy import Policy
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voters import ReadyVoters
 from pate.accounting.composition import Gdp, total_cost
-from pate.accounting.events import GatedBatch
 from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.campaign.roster import RosterParty
 from pate.codes import GRID, Code, code_of
-from pate.data.values import Dataset, Images, Inputs, Table, batch_hash, content_hash
-from pate.errors import ProtocolError, QuorumError, UsageError
+from pate.data.values import Dataset, Images, Inputs, Table, batch_hash
+from pate.errors import ProtocolError, UsageError
 from pate.features.dense import Directions, dense_votes, looked_at
 from pate.features.space import directions_over, space_over
-from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
-from pate.mechanisms import DistributedGNMax, DistributedNeighbour, GNMax, Mechanism, Neighbour
+from pate.mechanisms import DistributedNeighbour, Mechanism, Neighbour
 from pate.votes import Counts
 from protos import wire
 from protos.pate.v1 import vote_pb2
@@ -236,41 +233,6 @@ def test_a_campaign_that_asks_records_for_something_else_is_refused(
     one.refuses(one.ask(campaign), "SchemaError", why)
 
 
-@pytest.mark.parametrize(
-    ("code", "columns"),
-    [
-        ("nearest poem", CLASSES),
-        ("nearest class", CLASSES),
-        ("nearest labels-0", COLUMNS),
-        ("nearest labels-65", COLUMNS),
-        ("nearest labels-2", ("u", "none")),
-        ("nearest labels-3", ("u", "v", "none")),
-        ("nearest labels-2", ("u", "v", "w")),
-        ("nearest labels-2", (*(f"label {at}" for at in range(10_000)), "none")),
-        ("nearest number", ("5", "5")),
-        ("nearest number", ("10", "0")),
-        ("nearest number", ("nan", "1")),
-        ("nearest number", ("0", "1e309")),
-        ("nearest number", ("-1e308", "1e308")),
-        ("nearest number", ("0", "5", "5", "10")),
-        ("nearest number", tuple(map(str, range(65)))),
-        ("nearest ordered", ()),
-        ("dense-1025 number", ("0", "10")),
-    ],
-)
-def test_an_answer_that_no_server_asks_for_is_no_request(
-    tmp_path: Path, code: str, columns: tuple[str, ...]
-) -> None:
-    """Before anything of our data is read."""
-    one = Site(tmp_path, NUMBERED if "number" in code else LABELLED)
-    for joined in (False, True):
-        campaign = one.campaign(joined=joined, code=code, classes=columns)
-        with pytest.raises(ProtocolError):
-            one.describe(campaign)
-    assert one.answered == 0
-    assert one.said == []
-
-
 def test_a_range_as_wide_as_numbers_are_counts_each_record_once(tmp_path: Path) -> None:
     for at, ends in enumerate((("0", "1e308"), ("0", "5e-324"), ("1e16", "1.0000000000000002e16"))):
         one = Site(tmp_path / str(at), NUMBERED)
@@ -292,25 +254,10 @@ def test_a_policy_can_refuse_an_answer(tmp_path: Path) -> None:
     one.refuses(one.ask(campaign), "RefusedError", "answers")
 
 
-def test_noise_on_dense_votes_counts_in_votes(tmp_path: Path) -> None:
-    policy = replace(LOOSE, least_sigma=Fraction(89))
-    narrow = Site(tmp_path / "a", policy=policy)
-    narrow.refuses(
-        narrow.ask(narrow.campaign([DENSE], code="dense-4")), "RefusedError", "least_sigma"
-    )
-    wide = Site(tmp_path / "b", policy=replace(LOOSE, least_sigma=Fraction(87)))
-    assert wide.ask(wide.campaign([DENSE], code="dense-4")).WhichOneof("body") == "votes"
-
-
 def test_what_is_charged_is_the_code_that_records_vote_by(a: Site) -> None:
-    for mechanisms, code in (([ONE], "dense-4"), ([DENSE], ""), ([DENSE], "dense-3")):
-        with pytest.raises(ProtocolError, match="records vote by the code"):
-            a.ask(a.campaign(mechanisms, code=code))
-    for code in ("nearest", "far", "dense-1"):
-        with pytest.raises(ProtocolError, match=r"a code|announced\.code"):
-            a.ask(a.campaign(code=code))
-    with pytest.raises(ProtocolError, match="teachers do not vote by the code dense-4"):
-        a.describe(a.campaign(joined=False, aggregator="gnmax", most_votes=0, code="dense-4"))
+    """Terms that do not fit are no request; :mod:`tests.party.voting.test_impossible_terms` has all."""
+    with pytest.raises(ProtocolError, match="records vote by the code"):
+        a.ask(a.campaign([ONE], code="dense-4"))
     wide = Neighbour(3, Fraction(88 * GRID), 1, code="dense-5")
     a.refuses(a.ask(a.campaign([wide], code="dense-5")), "ProtocolError", "dense-5 needs that many")
     assert a.answered == 0
@@ -447,55 +394,6 @@ def test_terms_do_not_change_once_they_were_heard(a: Site) -> None:
     assert a.answered == 1
 
 
-GN = GNMax(Fraction(40), 1)
-
-
-@pytest.mark.parametrize(
-    ("mechanisms", "changes"),
-    [
-        ([GN], {}),
-        ([ONE, GN], {}),
-        ([ONE], {"aggregator": "gnmax"}),
-        ([ONE], {"aggregator": "gnmax", "most_votes": 0}),
-        ([GN], {"most_votes": MOST, "aggregator": "gnmax"}),
-        ([ONE], {"most_votes": 0}),
-        ([ONE], {"most_votes": MOST - 1}),
-        ([ONE], {"unit": "party"}),
-        ([ONE], {"rounds": 2}),
-        ([ONE], {"vote_proofs": True, "aggregation": "masked"}),
-        ([ONE], {"most_votes": 2**31}),
-        ([DistributedNeighbour(3, Fraction(40), 1, 1)], {}),
-        ([ONE], {"noise": "distributed", "aggregation": "masked"}),
-    ],
-)
-def test_terms_that_do_not_fit_together_are_no_request(
-    a: Site, mechanisms: list[Mechanism], changes: dict[str, Any]
-) -> None:
-    with pytest.raises(ProtocolError):
-        a.ask(a.campaign(mechanisms, **changes))
-    assert a.answered == 0
-
-
-def test_a_gate_in_front_of_neighbour_votes_is_refused(a: Site) -> None:
-    """It would count as what was announced, whatever the noise; there is nothing to gate."""
-    campaign = a.campaign(composition="gate")
-    gate = GatedBatch(Fraction(10), Fraction(17, 20), Fraction(3, 20), Fraction(1, 100_000))
-    assert campaign.terms is not None
-    campaign.terms.gate = gate
-    with pytest.raises(ProtocolError, match="cannot be gated"):
-        a.ask(campaign)
-    assert a.answered == 0
-
-
-@pytest.mark.parametrize("cap", [4, 1000])
-def test_a_matrix_that_the_cap_does_not_pay_for_is_refused(a: Site, cap: int) -> None:
-    """The own figure is at most the cap, so it would be too little for what is asked for."""
-    about = a.campaign([of_patients(cap)], unit="patient")
-    with pytest.raises(ProtocolError, match="costs more than the campaign's cap"):
-        a.ask(about)
-    assert a.answered == 0
-
-
 def test_who_has_no_patients_cannot_protect_them(tmp_path: Path) -> None:
     plain = Dataset(HELD.inputs, HELD.labels, CLASSES)
     a = Site(tmp_path / "a", plain)
@@ -568,39 +466,6 @@ def test_a_patient_with_more_votes_costs_more(a: Site, cap: int) -> None:
     assert exact_delta(a.epsilon(), cap * math.sqrt(2) / 40) == pytest.approx(PART, rel=2e-3)
 
 
-@pytest.mark.parametrize(
-    ("rule", "policy"),
-    [
-        ("largest_epsilon", replace(LOOSE, largest_epsilon=0.1)),
-        ("least_noise_multiplier", replace(LOOSE, least_noise_multiplier=Fraction(29))),
-        ("least_sigma", replace(LOOSE, least_sigma=Fraction(41))),
-        ("max_queries", replace(LOOSE, max_queries=3)),
-        ("max_queries_in_all", replace(LOOSE, max_queries_in_all=3)),
-        ("units", replace(LOOSE, units=("patient",))),
-        ("aggregation", replace(LOOSE, aggregation=("masked",))),
-        ("codes", replace(LOOSE, codes=("dense",))),
-    ],
-)
-def test_the_policy_still_judges(tmp_path: Path, rule: str, policy: Policy) -> None:
-    a = Site(tmp_path / "a", policy=policy)
-    reply = a.ask()
-    a.refuses(reply, "RefusedError", f"our policy refuses it: {rule}")
-    assert a.answered == 0
-
-
-def test_a_policy_that_is_just_met_lets_it_through(tmp_path: Path) -> None:
-    """40 / sqrt(2) is 28.28: what the multiplier of one matrix is, whatever its size."""
-    policy = replace(
-        LOOSE,
-        largest_epsilon=0.2,
-        least_noise_multiplier=Fraction(28),
-        least_sigma=Fraction(40),
-        max_queries=4,
-    )
-    a = Site(tmp_path / "a", policy=policy)
-    assert a.votes().sum() == SIZE
-
-
 def test_the_own_figure_stops_a_second_matrix(tmp_path: Path) -> None:
     worth = Gdp().epsilon(COST, PART)
     a = Site(tmp_path / "a", policy=replace(LOOSE, largest_epsilon=worth * 1.2))
@@ -611,58 +476,6 @@ def test_the_own_figure_stops_a_second_matrix(tmp_path: Path) -> None:
 
 def test_the_promise_is_held_against_the_terms(a: Site) -> None:
     a.refuses(a.ask(a.campaign(cap="1")), "RefusedError", "its terms convert to")
-
-
-# --- a published statement -----------------------------------------------------------------------
-
-
-def statement(**changes: object) -> PrivacyStatement:
-    """What an honest server says of a campaign of 4 queries and 3 labels."""
-    worth = Gdp().epsilon(Fraction(1, 100), 1e-5)
-    made: dict[str, object] = {
-        "campaign": (b"c" * 16).hex(),
-        "epsilon": worth,
-        "delta": 1e-5,
-        "unit": "record",
-        "adjacency": adjacency_of("record", records_vote=True),
-        "mechanism": (ONE.to_dict(),),
-        "aggregation": "plain",
-        "noise": "central: exact discrete noise, drawn by the server",
-        "teachers": 0,
-        "queries_asked": 4,
-        "labels_released": 3,
-        "composition": "gdp",
-        "cap": "1/100",
-        "realised": str(COST),
-        "ledger_head": "9:" + "ab" * 32,
-        "statements": (
-            ObserverStatement("public", worth, 1e-5, "labels"),
-            ObserverStatement("server", None, None, "sums"),
-        ),
-    }
-    return PrivacyStatement(**(made | changes))  # type: ignore[arg-type]  # of a test's choice
-
-
-@pytest.mark.parametrize(
-    ("changes", "wrong"),
-    [
-        ({}, []),
-        ({"adjacency": adjacency_of("record", records_vote=False)}, ["adjacency"]),
-        ({"teachers": MOST}, ["teachers"]),
-        ({"mechanism": (of_patients(2).to_dict(),)}, ["mechanism"]),
-        ({"queries_asked": 5}, ["queries asked"]),
-        ({"realised": str(COST / 2)}, ["realised cost"]),
-    ],
-)
-def test_a_statement_is_held_against_the_own_ledger(
-    a: Site, changes: dict[str, object], wrong: list[str]
-) -> None:
-    a.describe()
-    a.votes()
-    record = a.site.ledger.find((b"c" * 16).hex())
-    checks = verify_statement(statement(**changes), record)
-    assert [each.name for each in checks if each.finding == "differs"] == wrong
-    assert agrees(checks) == (not wrong)
 
 
 # --- masked sums ---------------------------------------------------------------------------------
@@ -784,83 +597,10 @@ def test_other_queries_in_another_attempt_are_refused(
         )
 
 
-def test_the_same_queries_with_other_survivors_are_refused(hospitals: Hospitals) -> None:
-    campaign = hospitals.campaign()
-    hospitals.run(hospitals.aggregation(campaign), [NAMES] * 5)
-    rest = NAMES[:3]
-    aggregation, _ = hospitals.aggregation(campaign)
-    hospitals.run((aggregation, campaign), [rest] * 4)
-    for name in rest:
-        one = hospitals.sites[name]
-        one.refuses(one.tell(aggregation.request(name), campaign), "RefusedError", "other parties")
-
-
-@pytest.mark.parametrize(
-    "change", ["queries", "most votes", "roster and queries", "public set", "code"]
-)
-def test_another_exact_sum_gets_no_votes(hospitals: Hospitals, change: str) -> None:
-    """Several exact sums would reveal how votes are spread over the parties: every party refuses."""
-    hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
-    rows: Sequence[int] = ROWS
-    names: Sequence[str] = NAMES
-    most, about = MOST, dict[str, Any]()
-    if "queries" in change:
-        rows = (1, 2, 5)
-    if "roster" in change:
-        names = NAMES[:3]
-    if change == "most votes":
-        most = 3
-    if change == "public set":
-        public = PUBLIC.take(range(len(PUBLIC) - 1))
-        for name in NAMES:
-            held = HELD.take(range(NAMES.index(name), SIZE, 4))
-            hospitals.sites[name] = Site(hospitals.root / name, held, public=public, name=name)
-        about = {"public_set": content_hash(public), "queries": len(public)}
-    if change == "code":
-        about = {"code": "dense-4"}
-    mechanism = DENSE if change == "code" else ONE
-    other = hospitals.campaign(mechanism, names=names, most=most, id=b"2" * 16, **about)
-    aggregation, _ = hospitals.aggregation(other, rows)
-    for name in names:
-        one = hospitals.sites[name]
-        one.refuses(
-            one.tell(aggregation.request(name), other), "RefusedError", "for an exact sum, on other"
-        )
-    with pytest.raises(QuorumError):
-        aggregation.advance()
-
-
 def test_the_same_exact_sum_may_come_again_in_another_campaign(hospitals: Hospitals) -> None:
     first = hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
     again = hospitals.run(hospitals.aggregation(hospitals.campaign(id=b"2" * 16)), [NAMES] * 5)
     np.testing.assert_array_equal(first, again)
-
-
-def test_exact_sums_with_other_parties_are_refused_in_another_campaign(
-    hospitals: Hospitals,
-) -> None:
-    """All columns sum to the records of each class: the difference would be one party's own."""
-    hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 5)
-    rest = NAMES[:3]
-    other = hospitals.campaign(names=rest, id=b"2" * 16, colluders=1)
-    aggregation, _ = hospitals.aggregation(other)
-    hospitals.run((aggregation, other), [rest] * 4)
-    for name in rest:
-        one = hospitals.sites[name]
-        one.refuses(one.tell(aggregation.request(name), other), "RefusedError", "other parties")
-    with pytest.raises(QuorumError):
-        aggregation.advance()
-
-
-def test_records_that_have_changed_get_no_second_exact_sum(hospitals: Hospitals) -> None:
-    """Over other queries, too: each record is in each sum once."""
-    hospitals.run(hospitals.aggregation(hospitals.campaign()), [NAMES] * 3)  # opened or not
-    hospitals.sites["a"] = Site(hospitals.root / "a", HELD.take(range(1, SIZE, 4)), name="a")
-    for rows in (ROWS, (1, 2, 5)):
-        other = hospitals.campaign(id=b"2" * 16)
-        aggregation, _ = hospitals.aggregation(other, rows)
-        one = hospitals.sites["a"]
-        one.refuses(one.tell(aggregation.request("a"), other), "RefusedError", "repeat_queries")
 
 
 def test_noisy_sums_with_other_parties_cost_again_and_are_allowed(hospitals: Hospitals) -> None:
@@ -871,11 +611,3 @@ def test_noisy_sums_with_other_parties_cost_again_and_are_allowed(hospitals: Hos
     hospitals.run(hospitals.aggregation(other, (1, 2, 5)), [rest] * 5)
     assert hospitals.sites["a"].epsilon() > 1.3 * before
     assert hospitals.sites["d"].epsilon() == before
-
-
-def test_shares_of_teachers_do_not_serve_records(hospitals: Hospitals) -> None:
-    with pytest.raises(ProtocolError):
-        hospitals.sites["a"].tell(
-            hospitals.aggregation(hospitals.campaign())[0].request("a"),
-            hospitals.campaign(DistributedGNMax(Fraction(20), 2, 1), noise="distributed"),
-        )

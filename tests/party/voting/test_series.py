@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,6 @@ import party.voting.site
 import party.voting.voters
 import pate.storage.ledger
 from party.cli.main import app
-from party.ledger.verify import verify_statement
 from party.voting.neighbour import NeighbourVotes
 from party.voting.voters import series_voters
 from pate.accounting.composition import Gdp, total_cost
@@ -32,8 +30,7 @@ from pate.accounting.filters import Delta
 from pate.data.embeddings import Embeddings
 from pate.data.values import Dataset, Table
 from pate.errors import ProtocolError
-from pate.formats.privacy_statement import adjacency_of, rounded_up
-from pate.mechanisms import Neighbour
+from pate.formats.privacy_statement import rounded_up
 from pate.votes import Counts
 from tests.party.voting.test_neighbour_voter import (
     CLASSES,
@@ -45,7 +42,6 @@ from tests.party.voting.test_neighbour_voter import (
     Hospitals,
     Site,
     of_patients,
-    statement,
 )
 from tests.support.party.offers import settled
 
@@ -339,41 +335,7 @@ def test_units_that_are_known_in_another_way_get_no_vote(tmp_path: Path) -> None
     world.ask(2, rows, series="weekly")
 
 
-def test_a_campaign_does_not_change_its_series(tmp_path: Path) -> None:
-    world = World(tmp_path / "a")
-    site = world.start([("", 1)])
-    site.describe(world.campaign(0, joined=False))
-    for series in ("", "weekly"):
-        about = world.campaign(0, series=series)
-        site.refuses(site.ask(about, EVERY), "RefusedError", "changed its series")
-
-
 # --- what it costs -------------------------------------------------------------------------------
-
-
-def test_a_series_costs_what_its_most_expensive_campaign_does(tmp_path: Path) -> None:
-    world = World(tmp_path / "a")
-    rows: list[tuple[str, int]] = []
-    figures = []
-    sigmas = (40, 60, 30, 40)
-    for number, sigma in enumerate(sigmas):
-        rows.append(("", number + 1))
-        site = world.start(rows)
-        mechanism = Neighbour(3, Fraction(sigma), 1)
-        cap = str(total_cost(Gdp(), mechanism.worst))
-        about = site.campaign(
-            [mechanism], series="monthly", id=bytes([number + 1]) * 16, cap=cap, epsilon=2.0
-        )
-        assert site.votes(about, EVERY).sum() == 1
-        figures.append(site.epsilon())
-    costs = [total_cost(Gdp(), Neighbour(3, Fraction(sigma), 1).worst) for sigma in sigmas]
-    assert figures == [Gdp().epsilon(max(costs[: at + 1]), PART) for at in range(4)]
-    # Outside of the series, or in another one, costs add up.
-    for number, series in ((7, ""), (8, "weekly")):
-        site = world.start(rows)
-        site.votes(site.campaign(series=series, id=bytes([number]) * 16), EVERY)
-        costs.append(COST)
-        assert site.epsilon() == Gdp().epsilon(max(costs[:4]) + (number - 6) * COST, PART)
 
 
 def test_noisy_sums_of_one_series_may_be_over_the_same_queries(tmp_path: Path) -> None:
@@ -397,19 +359,6 @@ def test_noisy_sums_of_one_series_may_be_over_the_same_queries(tmp_path: Path) -
     assert one.site.ledger.cumulative_epsilon(Delta(1e-5)).observer == "server"
     single = Gdp().epsilon(total_cost(Gdp(), SHARES.worst), PART)
     assert one.epsilon() == single
-
-
-def test_exact_sums_are_compared_as_ever(tmp_path: Path) -> None:
-    """A server that draws the noise sees each sum as it is, however few units are in it."""
-    hospitals = Hospitals(tmp_path)
-    hospitals.run(hospitals.aggregation(hospitals.campaign(series="monthly")), [NAMES] * 5)
-    for name in NAMES:
-        rows = [("", at) for at in (1, 2, 3)]
-        hospitals.sites[name] = Site(tmp_path / name, table(rows, patients=False), name=name)
-    other = hospitals.campaign(series="monthly", id=b"2" * 16)
-    aggregation, _ = hospitals.aggregation(other)
-    one = hospitals.sites["a"]
-    one.refuses(one.tell(aggregation.request("a"), other), "RefusedError", "repeat_queries")
 
 
 # --- what is said --------------------------------------------------------------------------------
@@ -447,34 +396,6 @@ def test_the_ledger_on_screen_has_the_figure_of_the_whole_series(tmp_path: Path)
     (found,) = json.loads(made.output)["series"]
     assert (found["name"], len(found["campaigns"])) == ("monthly", 3)
     assert found["own_figure"]["epsilon"] == Gdp().epsilon(COST, PART)
-
-
-@pytest.mark.parametrize(
-    ("changes", "wrong"),
-    [
-        ({}, []),
-        ({"series": None, "series_key": None}, ["series"]),
-        ({"series": "weekly"}, ["series"]),
-        ({"series_key": "ab" * 32}, ["series' server"]),
-        ({"adjacency": adjacency_of("record", records_vote=True)}, ["adjacency"]),
-    ],
-)
-def test_a_statement_of_another_series_differs_from_the_ledger(
-    tmp_path: Path, changes: dict[str, object], wrong: list[str]
-) -> None:
-    site = Site(tmp_path / "a")
-    about = site.campaign(series="monthly")
-    site.describe(site.campaign(series="monthly", joined=False))
-    site.votes(about)
-    record = site.site.ledger.find((b"c" * 16).hex())
-    assert record is not None
-    mine = {
-        "series": "monthly",
-        "series_key": record.offer.key.hex(),
-        "adjacency": adjacency_of("record", records_vote=True, series=True),
-    }
-    checks = verify_statement(statement(**(mine | changes)), record)
-    assert [each.name for each in checks if each.finding == "differs"] == wrong
 
 
 # --- copies: all tables of a tiny world ----------------------------------------------------------

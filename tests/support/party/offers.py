@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from party.ledger.sent_votes import Answer
+from pate.accounting.composition import Gdp, total_cost
 from pate.accounting.events import GatedBatch
 from pate.accounting.gate import GateParameters
 from pate.campaign.announced import Announced
@@ -16,7 +17,8 @@ from pate.campaign.offer import Offer, Settled
 from pate.campaign.roster import Member
 from pate.errors import ProtocolError, UsageError
 from pate.exact import read, write
-from pate.mechanisms import DistributedGNMax, GNMax
+from pate.formats.privacy_statement import ObserverStatement, PrivacyStatement, adjacency_of
+from pate.mechanisms import DistributedGNMax, GNMax, Neighbour
 
 if TYPE_CHECKING:
     from party.ledger.ledger import PartyLedger
@@ -150,3 +152,21 @@ def answer_and_open(
     batch = answer(ledger, offer, hashes)
     ledger.open_batch(offer.campaign, batch, hashes, survivors, allow_other=allow_other)
     return batch
+
+
+def statement(**changes: object) -> PrivacyStatement:
+    """What an honest server says of a plain campaign of records' votes, of 4 queries and 3 labels."""
+    worth, one = Gdp().epsilon(Fraction(1, 100), 1e-5), Neighbour(3, Fraction(40), 1)
+    made: dict[str, object] = {
+        "campaign": (b"c" * 16).hex(), "epsilon": worth, "delta": 1e-5, "unit": "record",
+        "adjacency": adjacency_of("record", records_vote=True), "mechanism": (one.to_dict(),),
+        "aggregation": "plain", "noise": "central: exact discrete noise, drawn by the server",
+        "teachers": 0, "queries_asked": 4, "labels_released": 3, "composition": "gdp",
+        "cap": "1/100", "realised": str(total_cost(Gdp(), one.worst)),
+        "ledger_head": "9:" + "ab" * 32,
+        "statements": (
+            ObserverStatement("public", worth, 1e-5, "labels"),
+            ObserverStatement("server", None, None, "sums"),
+        ),
+    }  # fmt: skip
+    return PrivacyStatement(**(made | changes))  # type: ignore[arg-type]  # of a test's choice
