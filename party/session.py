@@ -135,17 +135,9 @@ def _wait_for(server: Server, most: float | None) -> str | None:
     UnreachableError if it is not trusted: before any record is read for it.
     """
     until = time.monotonic() + min(_SOON_S, _SOON_S if most is None else most)
-    while True:
-        try:
-            server.probe()
-        except UntrustedServerError:
-            raise
-        except UnreachableError as error:
-            if time.monotonic() >= until:
-                return str(error)
-            time.sleep(_POLL_S)
-        else:
-            return None
+    while (why := server.absence()) is not None and time.monotonic() < until:
+        time.sleep(_POLL_S)
+    return why
 
 
 def _read_ahead(party: Prepared, server: Server, screen: Screen) -> None:
@@ -175,12 +167,9 @@ def _answers(server: Server) -> Callable[[], bool]:
             return False
         looked = time.monotonic()
         try:
-            server.probe(within=1.0)
+            return server.absence(within=1.0) is None
         except UntrustedServerError:
             return True  # the connection says why
-        except UnreachableError:
-            return False
-        return True
 
     return answers
 

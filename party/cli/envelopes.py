@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from party.cli.home import checked_name, screen_of
-from party.options import AnswerOptions, EnvelopeOptions, OwnOptions, WatchOptions, name_of
+from party.cli.home import at_home
+from party.options import AnswerOptions, EnvelopeOptions, OwnOptions, WatchOptions
 from pate.errors import DataError
 from pate.runtime.command import print_json
 from pate.runtime.forked import importing
-from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.options import takes
 
 if TYPE_CHECKING:
@@ -114,12 +113,7 @@ def _party(
 
     if options.data is None:
         raise DataError("no data is named: --data")
-    name = options.name or called or name_of(options.data)
-    home = options.home or default_home("party") / name
-    name = checked_name(name, home, asked=options.name is not None)
-    screen = screen_of(name)
-    private_directory(home)
-    with locked(home / "lock", "another pate-party"):
+    with at_home(options, called) as (name, home, screen):
         enrolment = Enrolment.load(home)
         if enrolment is not None:
             enrolment.require_valid(datetime.now(UTC))

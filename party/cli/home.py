@@ -6,10 +6,11 @@ import contextlib
 import datetime as dt
 import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from party.options import OwnOptions, name_of
 from pate.errors import ProtocolError, UsageError
 from pate.formats.enrolment import check_name
 from pate.runtime.command import print_json
@@ -18,6 +19,9 @@ from pate.runtime.options import HomeOption, JsonOption, of_output, of_storage
 from pate.runtime.screen import Screen
 from pate.start import STOPS
 from pate.storage import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: ``--name`` of a command about a home that is there: ``the_home`` and ``named_home`` take it.
 NameOption = Annotated[
@@ -83,6 +87,18 @@ def checked_name(name: str, place: Path, *, asked: bool) -> str:
             "another --home"
         )
     return _valid(name)
+
+
+@contextlib.contextmanager
+def at_home(options: OwnOptions, called: str | None = None) -> Iterator[tuple[str, Path, Screen]]:
+    """Yield the name, home and screen of the party of a command, whose home is its own for the block."""
+    asked = options.name or called or name_of(options.data or Path())
+    place = options.home or default_home("party") / asked
+    name = checked_name(asked, place, asked=options.name is not None)
+    screen = screen_of(name)
+    private_directory(place)
+    with locked(place / "lock", "another pate-party"):
+        yield name, place, screen
 
 
 # --- become known to a server, and replace a key --------------------------------------------------

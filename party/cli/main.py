@@ -9,13 +9,11 @@ from typing import NoReturn
 import typer
 
 from party.cli import envelopes, home, ledger, synthesize
-from party.cli.home import checked_name, screen_of
-from party.options import CheckOptions, StartOptions, name_of
+from party.options import CheckOptions, StartOptions
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
 from pate.runtime.forked import importing
 from pate.runtime.help import Commands
-from pate.runtime.home import default_home, locked, private_directory
 from pate.runtime.options import takes
 
 app = Commands(
@@ -40,13 +38,8 @@ def start(options: StartOptions) -> None:
         from party.session import take_part
 
     fork_ahead(SUPERNODE_MAIN)  # before anything of this party's is read
-    known_as = options.name or name_of(options.data)
-    place = options.home or default_home("party") / known_as
-    known_as = checked_name(known_as, place, asked=options.name is not None)
-    screen = screen_of(known_as)
-    private_directory(place)
     with contextlib.ExitStack() as held:
-        held.enter_context(locked(place / "lock", "another pate-party"))
+        known_as, place, screen = held.enter_context(home.at_home(options))
         status = Status()
         if options.metrics_port is not None:
             door = watched(status, place, options.metrics_host, options.metrics_port)

@@ -26,7 +26,7 @@ from party.flower.internals import (
     PulledMessage,
     next_message,
 )
-from party.flower.supernode import ACCEPTED, SuperNode, UntrustedServerError
+from party.flower.supernode import ACCEPTED, SuperNode
 from pate.errors import PateError, RefusedError, UnreachableError, UsageError
 from pate.runtime.screen import Reminder
 from protos.flower.carriage import is_array, pack, unpack_message
@@ -216,25 +216,22 @@ class Connection:
 
     def _look(self) -> str | None:
         """Return why the server does not answer, or None if it does."""
-        try:
-            self._server.probe(within=max(_LEAST_PROBE_S, self._left()))
-        except UntrustedServerError:
-            raise
-        except UnreachableError as error:
-            now = time.monotonic()
-            self._unreachable_since = self._unreachable_since or now
-            waited = now - self._unreachable_since
-            if self._timeouts.server is not None and waited >= self._timeouts.server:
-                raise UnreachableError(
-                    f"{error}; gave up after {waited:.0f} s. Check the address, and that the "
-                    "server runs and can be reached from here"
-                ) from error
-            if waited >= self._timeouts.absence and not self._is_told:
-                self._is_told = True
-                self._on_absence()
-            return str(error)
-        self._unreachable_since, self._is_told = None, False
-        return None
+        why = self._server.absence(within=max(_LEAST_PROBE_S, self._left()))
+        if why is None:
+            self._unreachable_since, self._is_told = None, False
+            return None
+        now = time.monotonic()
+        self._unreachable_since = self._unreachable_since or now
+        waited = now - self._unreachable_since
+        if self._timeouts.server is not None and waited >= self._timeouts.server:
+            raise UnreachableError(
+                f"{why}; gave up after {waited:.0f} s. Check the address, and that the server runs "
+                "and can be reached from here"
+            )
+        if waited >= self._timeouts.absence and not self._is_told:
+            self._is_told = True
+            self._on_absence()
+        return why
 
     def _serve(self, node: SuperNode, stop: Callable[[], bool]) -> None:
         """Answer messages at ``node`` until it ends, becomes unusable, or ``stop()``."""

@@ -110,6 +110,16 @@ class Server:
         if not reply.is_success:
             raise UnreachableError(f"{self.address} is not ready (HTTP {reply.status_code})")
 
+    def absence(self, *, within: float = _PROBE_TIMEOUT_S) -> str | None:
+        """Return why the server does not answer, None if it does; an untrusted one is an error."""
+        try:
+            self.probe(within=within)
+        except UntrustedServerError:
+            raise
+        except UnreachableError as error:
+            return str(error)
+        return None
+
     def failure(self, error: httpx.HTTPError) -> UnreachableError:
         """Return the error for a failed request to this server."""
         text = str(error)

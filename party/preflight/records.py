@@ -14,7 +14,7 @@ import numpy as np
 
 from party.preflight.network import server_of
 from party.preflight.site import last_campaign, policy_at
-from party.voting.own_file import OwnFile, alike, described, left_out, listed, warnings
+from party.voting.own_file import OwnFile, against_schema, alike, described, listed, warnings
 from party.voting.voters import check_fits
 from pate.answers import LABELS, NONE
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
@@ -242,9 +242,7 @@ def check_schema(options: CheckOptions, campaign: Known, records: Records) -> li
             read_so = Records(*file.read(schema, classes), schema)
             problems += read_so.odd.problems(counts=options.counts)
         data, odd, _ = read_so
-        problems += [left_out(odd.left_out)] if odd.left_out else []
-        problems += alike("columns", (*(schema.numeric or ()), *odd.left_out))
-        problems += warnings(data.inputs, schema, (*file.no_features, *odd.names))
+        problems += against_schema(file, data, odd, schema)
         problems += _unseen(data.inputs, campaign.public)
         fits.append(f"our data can be read as {source} says")
     if unit is not None or offer is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from party.teachers.ensemble import Averaged, Ensemble, columns_of
 from party.teachers.training import train_ensemble
 from party.voting.neighbour import NeighbourVotes, require_answer
-from party.voting.own_file import alike, described, left_out, warnings
+from party.voting.own_file import against_schema, alike, described, warnings
 from party.voting.voters import nobody_votes
 from pate.answers import CLASS
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
@@ -269,13 +269,11 @@ class OwnVoters:
     def _tell(self, held: Dataset, schema: Schema | None) -> None:
         """Warn of what is odd about our file, each once, though it is read again."""
         odd = self._odd
-        told = (*self._file.no_features, *odd.names)
-        found = [left_out(odd.left_out)] if odd.left_out else []
-        found += alike("classes", held.classes) if held.kind == "class" else []
-        found += (
-            [] if schema is None else alike("columns", (*(schema.numeric or ()), *odd.left_out))
-        )
-        found += warnings(held.inputs, schema, told)
+        found = alike("classes", held.classes) if held.kind == "class" else []
+        if schema is not None:
+            found += against_schema(self._file, held, odd, schema)
+        else:
+            found += warnings(held.inputs, None, (*self._file.no_features, *odd.names))
         extra = [] if len(held) else [_none_takes_part(odd)]
         self._warn_once([*map(str, found), *extra])
 

@@ -233,6 +233,13 @@ def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) 
     return [Problem(f"{listed(names)} ", why, agree) for why, names in found.items() if names]
 
 
+def against_schema(file: OwnFile, dataset: Dataset, odd: Odd, schema: Schema) -> list[Problem]:
+    """Return what differs between our columns and a campaign's."""
+    found = [left_out(odd.left_out)] if odd.left_out else []
+    found += alike("columns", (*(schema.numeric or ()), *odd.left_out))
+    return found + warnings(dataset.inputs, schema, (*file.no_features, *odd.names))
+
+
 def left_out(names: Sequence[str]) -> Problem:
     """Return the problem of columns that the campaign does not have."""
     return Problem(
