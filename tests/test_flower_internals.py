@@ -113,13 +113,11 @@ BEHIND_THE_DOOR = {
         },
         "flwr.supernode.runtime.run_clientapp": {"push_message"},
     },
-    "party/flower/pieces.py": {
+    "party/flower/supernode_process.py": {
         "flwr.supercore.inflatable.inflatable_utils": {
             "ObjectPullError",
             "ObjectUnavailableError",
         },
-    },
-    "party/flower/supernode_process.py": {
         "flwr.supernode.cli.flower_supernode": {"flower_supernode"},
         "flwr.supernode.fleet_http_connection": {"http_request_response"},
         "flwr.supernode.main": {"create_app"},
