@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from dataclasses import asdict
 from pathlib import Path
@@ -18,11 +17,7 @@ from pate.runtime.options import HomeOption, JsonOption
 from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from party.ledger.accountant import Figure
     from party.ledger.ledger import PartyLedger
-    from party.ledger.state import Campaign
     from pate.accounting.filters import Delta
 
 #: No privacy statement is larger.
@@ -40,26 +35,15 @@ def ledger(
     Votes per campaign, synthetic rows, and this party's cumulative epsilon.
     The whole chain is checked first. It works while a party runs.
     """
-    from party.cli.synthesize import as_json as rows_as_json
+    from party.ledger.words import as_json as all_of_it
+    from party.ledger.words import in_words
 
     place = the_home(home, name)
-    ledger = _ledger_of(place)
-    delta = _delta(place, policy)
-    figure = ledger.cumulative_epsilon(delta)
+    ledger, delta = _ledger_of(place), _delta(place, policy)
     if as_json:
-        print_json(
-            {
-                "head": ledger.head,
-                "campaigns": [_as_json(each, delta) for each in ledger.campaigns()],
-                "synthetic_rows": [rows_as_json(each) for each in ledger.syntheses()],
-                "series": [_series_json(each, delta) for each in _by_series(ledger.campaigns())],
-                "own_figure": _figure_json(figure),
-                "bounds": [each.body() for each in ledger.bounds()],
-                "bundles": [asdict(each) for each in ledger.bundles()],
-            }
-        )
-        return
-    _print([*_in_words(ledger, delta, figure)])
+        print_json(all_of_it(ledger, delta))
+    else:
+        _print([*in_words(ledger, delta)])
 
 
 def verify(
@@ -136,100 +120,3 @@ def _print(lines: list[str], indent: int = 0) -> None:
             line = textwrap.fill(line, console.width, subsequent_indent=further)  # noqa: PLW2901
         # Never as markup: others choose the names.
         console.print(line, soft_wrap=True, markup=False)
-
-
-def _in_words(ledger: PartyLedger, delta: Delta, figure: Figure) -> Iterator[str]:
-    from party.cli.synthesize import in_words as rows_in_words
-    from party.ledger.accountant import together
-    from party.ledger.words import campaign_in_words, number_of
-
-    campaigns, rows = ledger.campaigns(), ledger.syntheses()
-    yield f"{ledger.path}: the chain holds, head {ledger.head}"
-    if not campaigns and not rows:
-        yield "nothing has left: no campaign was joined"
-        return
-    for each in campaigns:
-        yield ""
-        yield from campaign_in_words(each, delta)
-    for release in rows:
-        yield ""
-        yield from rows_in_words(release, delta)
-    if bundles := ledger.bundles():
-        used = sum(bool(each.round) for each in bundles)
-        yield ""
-        yield (
-            f"keys ahead: {number_of(len(bundles), 'bundle')} left, each for one masked sum; {used} "
-            f"{'was' if used == 1 else 'were'} used (--json has numbers and digests)"
-        )
-    for several in _by_series(campaigns):
-        yield ""
-        yield from _series_in_words(several, delta)
-    yield ""
-    what = f"all {len(campaigns)}"
-    if rows:
-        releases = number_of(len(rows), "release")
-        what = f"{number_of(len(campaigns), 'campaign')} and {releases} of synthetic rows"
-    yield f"{what} together, by our own accountant: {figure.in_words}"
-    if bounds := ledger.bounds():
-        yield f"our own accountant keeps: {bounds[-1].in_words}"
-    if len(bounds) > 1:
-        yield f"it kept {len(bounds)} bounds so far; together they promise {together(bounds)}"
-
-
-def _by_series(campaigns: Iterable[Campaign]) -> list[list[Campaign]]:
-    """Return the campaigns of each series in which votes of ours have left, in order."""
-    found: dict[tuple[bytes, str], list[Campaign]] = {}
-    for each in campaigns:
-        if each.offer.announced.series is not None and each.batches:
-            found.setdefault((each.offer.key, each.offer.announced.series), []).append(each)
-    return list(found.values())
-
-
-def _series_in_words(campaigns: Sequence[Campaign], delta: Delta) -> Iterator[str]:
-    from party.ledger.accountant import cumulative_epsilon
-    from party.ledger.words import number_of
-    from pate.formats.enrolment import readable
-
-    offer = campaigns[0].offer
-    figure = cumulative_epsilon([each.totals for each in campaigns], delta)
-    yield (
-        f"series {offer.announced.series}: {number_of(len(campaigns), 'campaign')} signed by the key "
-        f"{readable(offer.key)}"
-    )
-    units = sum(each.voted for each in campaigns)
-    yield (
-        f"  who has voted in it does not vote in it again: {number_of(units, 'vote')} of our "
-        f"{offer.announced.unit}s so far"
-    )
-    yield f"  the whole series, by our own accountant: {figure.in_words}"
-
-
-def _as_json(record: Campaign, delta: Delta) -> dict[str, object]:
-    from party.ledger.accountant import cumulative_epsilon
-
-    return {
-        "offer": record.offer.to_dict(),
-        "joined_at": record.joined_at,
-        "queries": record.queries,
-        "batches": [asdict(each) for each in record.batches.values()],
-        "files": [asdict(each) for each in record.files.values()],
-        "ending": None if record.ending is None else asdict(record.ending),
-        "own_figure": _figure_json(cumulative_epsilon([record.totals], delta)),
-    }
-
-
-def _series_json(campaigns: Sequence[Campaign], delta: Delta) -> dict[str, object]:
-    from party.ledger.accountant import cumulative_epsilon
-
-    return {
-        "name": campaigns[0].offer.announced.series,
-        "key": campaigns[0].offer.key.hex(),
-        "campaigns": [each.offer.campaign for each in campaigns],
-        "own_figure": _figure_json(cumulative_epsilon([each.totals for each in campaigns], delta)),
-    }
-
-
-def _figure_json(figure: Figure) -> dict[str, object]:
-    """Return the JSON of a guarantee; epsilon is null if there is none at that delta."""
-    made: dict[str, object] = asdict(figure)
-    return made | {"epsilon": None if math.isinf(figure.epsilon) else figure.epsilon}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from party.ledger.words import among_which
 from pate.accounting.composition import (
     Composition,
     Gate,
@@ -32,7 +33,6 @@ from pate.formats.privacy_statement import (
     ENCODER,
     PrivacyStatement,
     adjacency_of,
-    neighbours_of,
     noise_in_words,
     rounded_up,
 )
@@ -83,12 +83,7 @@ def _terms(said: PrivacyStatement, ours: Campaign) -> Iterator[Check]:
     offer, settled = ours.offer, ours.offer.settled
     announced = offer.announced
     yield same("unit", said.unit, announced.unit)
-    among = neighbours_of(
-        announced.unit,
-        records_vote=announced.records_vote,
-        series=announced.series,
-        code=announced.code,
-    )
+    among = among_which(announced)
     adjacency = adjacency_of(
         announced.unit,
         records_vote=announced.records_vote,

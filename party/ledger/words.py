@@ -1,22 +1,39 @@
-"""The campaigns of a party's ledger in words, for its own screens."""
+"""A party's ledger in words, for its own screens, and as JSON."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from party.ledger.accountant import at_promised_delta, cumulative_epsilon
+from party.ledger.accountant import at_promised_delta, cumulative_epsilon, together
 from pate.campaign.choices import EARLY_ENDS
 from pate.codes import code_of
 from pate.formats.enrolment import readable
-from pate.formats.privacy_statement import in_words, neighbours_of
+from pate.formats.privacy_statement import in_words as guarantee
+from pate.formats.privacy_statement import neighbours_of, rounded_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from party.ledger.accountant import Totals
+    from party.ledger.accountant import Figure, Totals
+    from party.ledger.ledger import PartyLedger
     from party.ledger.state import Campaign
+    from party.ledger.synthesis import Synthesis, SynthesisRecord
     from pate.accounting.filters import Delta
+    from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
+    from pate.storage.hash_chain import Json
+
+
+def among_which(campaign: Announced) -> str:
+    """Return between which neighbours a campaign's guarantee holds."""
+    return neighbours_of(
+        campaign.unit,
+        records_vote=campaign.records_vote,
+        series=campaign.series,
+        code=campaign.code,
+    )
 
 
 def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) -> Iterator[str]:
@@ -50,13 +67,8 @@ def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) ->
         cast = number_of(record.voted, "vote") if record.batches else "no vote"
         ours = f", with {cast} of our {announced.unit}s" if counts else ""
         yield f"  of the series {announced.series}{ours}"
-    among = neighbours_of(
-        announced.unit,
-        records_vote=announced.records_vote,
-        series=announced.series,
-        code=announced.code,
-    )
-    yield f"  promised: {in_words(announced.epsilon, announced.delta, announced.unit, neighbours=among)}"
+    among = among_which(announced)
+    yield f"  promised: {guarantee(announced.epsilon, announced.delta, announced.unit, neighbours=among)}"
     if record.ending is not None and record.ending.cause:
         yield (
             f"  ended {record.ending.at}, before it asked for votes: {EARLY_ENDS[record.ending.cause]}"
@@ -68,7 +80,7 @@ def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) ->
             released = answer.release_in_words(end.labels_released, end.queries_asked)
         yield (
             f"  ended {end.at}: {number_of(end.queries_asked, 'query')} asked, {released} released, "
-            f"at most {in_words(end.epsilon, end.delta, announced.unit, neighbours=among)}"
+            f"at most {guarantee(end.epsilon, end.delta, announced.unit, neighbours=among)}"
         )
     yield from _own_figures(record.totals, delta)
 
@@ -127,3 +139,159 @@ def number_of(count: int, one: str, many: str | None = None) -> str:
         return f"1 {one}"
     plural = many or (one[:-1] + "ies" if one.endswith("y") else one + "s")
     return f"{count} {plural}"
+
+
+# --- a whole ledger -------------------------------------------------------------------------------
+
+
+def in_words(ledger: PartyLedger, delta: Delta) -> Iterator[str]:
+    """Yield the lines of a whole ledger: campaigns, synthetic rows, keys ahead, series, and bounds."""
+    campaigns, rows = ledger.campaigns(), ledger.syntheses()
+    yield f"{ledger.path}: the chain holds, head {ledger.head}"
+    if not campaigns and not rows:
+        yield "nothing has left: no campaign was joined"
+        return
+    for each in campaigns:
+        yield ""
+        yield from campaign_in_words(each, delta)
+    for release in rows:
+        yield ""
+        yield from _rows_in_words(release, delta)
+    if bundles := ledger.bundles():
+        used = sum(bool(each.round) for each in bundles)
+        yield ""
+        yield (
+            f"keys ahead: {number_of(len(bundles), 'bundle')} left, each for one masked sum; {used} "
+            f"{'was' if used == 1 else 'were'} used (--json has numbers and digests)"
+        )
+    for several in _by_series(campaigns):
+        yield ""
+        yield from _series_in_words(several, delta)
+    yield ""
+    what = f"all {len(campaigns)}"
+    if rows:
+        releases = number_of(len(rows), "release")
+        what = f"{number_of(len(campaigns), 'campaign')} and {releases} of synthetic rows"
+    yield f"{what} together, by our own accountant: {ledger.cumulative_epsilon(delta).in_words}"
+    if bounds := ledger.bounds():
+        yield f"our own accountant keeps: {bounds[-1].in_words}"
+    if len(bounds) > 1:
+        yield f"it kept {len(bounds)} bounds so far; together they promise {together(bounds)}"
+
+
+def _by_series(campaigns: Iterable[Campaign]) -> list[list[Campaign]]:
+    """Return the campaigns of each series in which votes of ours have left, in order."""
+    found: dict[tuple[bytes, str], list[Campaign]] = {}
+    for each in campaigns:
+        if each.offer.announced.series is not None and each.batches:
+            found.setdefault((each.offer.key, each.offer.announced.series), []).append(each)
+    return list(found.values())
+
+
+def _series_in_words(campaigns: Sequence[Campaign], delta: Delta) -> Iterator[str]:
+    offer = campaigns[0].offer
+    figure = cumulative_epsilon([each.totals for each in campaigns], delta)
+    yield (
+        f"series {offer.announced.series}: {number_of(len(campaigns), 'campaign')} signed by the key "
+        f"{readable(offer.key)}"
+    )
+    units = sum(each.voted for each in campaigns)
+    yield (
+        f"  who has voted in it does not vote in it again: {number_of(units, 'vote')} of our "
+        f"{offer.announced.unit}s so far"
+    )
+    yield f"  the whole series, by our own accountant: {figure.in_words}"
+
+
+# --- synthetic rows -------------------------------------------------------------------------------
+
+
+def _rows_in_words(record: SynthesisRecord, delta: Delta) -> Iterator[str]:
+    """Yield lines about one release; ``delta`` is that of the party's cumulative epsilon."""
+    made = record.synthesis
+    yield f"synthetic rows {made.id}, reserved on {_day(record)}"
+    yield f"  made: at most {made.rows} rows by {made.method}, {made.release}, of the schema {made.schema}"
+    if record.spent_at is None:
+        yield "  written: as far as is known, no; they count all the same"
+    else:
+        yield f"  written, SHA-256 {record.output}"
+    if record.model is not None:
+        yield f"  model kept, SHA-256 {record.model}: more rows of it cost nothing"
+    yield f"  cost: {_cost(made)}"
+    if not made.free:
+        yield f"  by our own accountant: {cumulative_epsilon([], delta, [made]).in_words}"
+
+
+def _rows_as_json(record: SynthesisRecord) -> dict[str, Json]:
+    """Return one release; the costs are exact, as text."""
+    return {
+        **record.synthesis.body(),
+        "reserved_on": _day(record),
+        "output": record.output,
+        "model_kept": record.model,
+        "state": "reserved" if record.spent_at is None else "spent",
+    }
+
+
+def _day(record: SynthesisRecord) -> str:
+    """Return when it was reserved: only the date.
+
+    Learning a model from more records takes longer, so exact times of its start and of its end, or of
+    the next release, would reveal about how many records there are.
+    """
+    return record.reserved_at[:10]
+
+
+def _cost(made: Synthesis) -> str:
+    if made.parent is not None:
+        return f"nothing more: their model was paid for with synthetic rows {made.parent}"
+    parts = [f"rho {float(made.rho):.4g}"]
+    if made.epsilon is not None:
+        parts.insert(0, f"pure epsilon {rounded_up(float(made.epsilon))}")
+    if made.delta:
+        parts.append(f"delta {float(made.delta):.3g}")
+    return f"{', '.join(parts)}, per {made.unit}"
+
+
+# --- as JSON --------------------------------------------------------------------------------------
+
+
+def as_json(ledger: PartyLedger, delta: Delta) -> dict[str, object]:
+    """Return a whole ledger; the costs of synthetic rows are exact, as text."""
+    campaigns = ledger.campaigns()
+    return {
+        "head": ledger.head,
+        "campaigns": [_as_json(each, delta) for each in campaigns],
+        "synthetic_rows": [_rows_as_json(each) for each in ledger.syntheses()],
+        "series": [_series_json(each, delta) for each in _by_series(campaigns)],
+        "own_figure": _figure_json(ledger.cumulative_epsilon(delta)),
+        "bounds": [each.body() for each in ledger.bounds()],
+        "bundles": [asdict(each) for each in ledger.bundles()],
+    }
+
+
+def _as_json(record: Campaign, delta: Delta) -> dict[str, object]:
+    return {
+        "offer": record.offer.to_dict(),
+        "joined_at": record.joined_at,
+        "queries": record.queries,
+        "batches": [asdict(each) for each in record.batches.values()],
+        "files": [asdict(each) for each in record.files.values()],
+        "ending": None if record.ending is None else asdict(record.ending),
+        "own_figure": _figure_json(cumulative_epsilon([record.totals], delta)),
+    }
+
+
+def _series_json(campaigns: Sequence[Campaign], delta: Delta) -> dict[str, object]:
+    return {
+        "name": campaigns[0].offer.announced.series,
+        "key": campaigns[0].offer.key.hex(),
+        "campaigns": [each.offer.campaign for each in campaigns],
+        "own_figure": _figure_json(cumulative_epsilon([each.totals for each in campaigns], delta)),
+    }
+
+
+def _figure_json(figure: Figure) -> dict[str, object]:
+    """Return the JSON of a guarantee; epsilon is null if there is none at that delta."""
+    made: dict[str, object] = asdict(figure)
+    return made | {"epsilon": None if math.isinf(figure.epsilon) else figure.epsilon}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from party.ledger.words import among_which
 from pate.answers import CLASS, answer_of
 from pate.campaign.choices import EARLY_ENDS
 from pate.data.values import Inputs, Table
 from pate.errors import ProtocolError
-from pate.formats.privacy_statement import in_words, neighbours_of
+from pate.formats.privacy_statement import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ class Ending:
             epsilon=finish.epsilon_cap,
             delta=finish.delta,
             unit=announced.unit,
-            adjacency=_neighbours(announced),
+            adjacency=among_which(announced),
             records_vote=announced.records_vote,
             observer="public",
             votes_given=asked,
@@ -109,16 +110,7 @@ def leaving_in_words(campaign: Announced) -> str:
 def cost_in_words(campaign: Announced) -> str:
     """Return the epsilon of a whole campaign, at most."""
     return in_words(
-        campaign.epsilon, campaign.delta, campaign.unit, neighbours=_neighbours(campaign)
-    )
-
-
-def _neighbours(campaign: Announced) -> str:
-    return neighbours_of(
-        campaign.unit,
-        records_vote=campaign.records_vote,
-        series=campaign.series,
-        code=campaign.code,
+        campaign.epsilon, campaign.delta, campaign.unit, neighbours=among_which(campaign)
     )
 
 
