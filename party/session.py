@@ -142,7 +142,7 @@ def _wait_for(server: Server, most: float | None) -> str | None:
 
 def _read_ahead(party: Prepared, server: Server, screen: Screen) -> None:
     """Read our data and train while there is no server; GaveUpError, after a teacher, if it answers."""
-    last = max(party.ledger.state(), key=lambda each: each.last, default=None)
+    last = max(party.ledger.campaigns(), key=lambda each: each.last, default=None)
     public = party.public
     # The next campaign probably has the schema of the last one; if not, the data are read again.
     found = party.own.ahead(
