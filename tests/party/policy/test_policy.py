@@ -142,17 +142,18 @@ def test_the_roster_is_looked_at_once_it_is_known() -> None:
         (LNMax(Fraction(20), 1), 20 * 2**0.5, 10.0),
         # of records' votes: one matrix, of whatever size; of dense ones in votes, not in their units
         (Neighbour(3, Fraction(40), 1), 40.0, 40 / 2**0.5),
-        (Neighbour(3, Fraction(88 * GRID), 1, code="dense-4"), 88.0, 88 / 2**0.5),
+        (Neighbour(3, Fraction(88 * GRID), 1, code="dense-4"), 88.0, 44.0),
         (Neighbour(3, votes_per_unit=1, scale=Fraction(20)), 20 * 2**0.5, 10.0),
     ],
 )
 def test_noise_is_that_of_the_least_step(
     mechanism: GNMax | LNMax | Neighbour, sigma: float, multiplier: float
 ) -> None:
-    composition = "zcdp" if isinstance(mechanism, LNMax) else "gdp"
-    offer = settled(mechanisms=(GNMax(Fraction(1000), 1), mechanism), composition=composition)
     if isinstance(mechanism, Neighbour):
         offer = of_records(mechanism)
+    else:
+        composition = "zcdp" if isinstance(mechanism, LNMax) else "gdp"
+        offer = settled(mechanisms=(GNMax(Fraction(1000), 1), mechanism), composition=composition)
     for rule, limit in (("least_sigma", sigma), ("least_noise_multiplier", multiplier)):
         for factor, fits in ((Fraction(999, 1000), True), (Fraction(1001, 1000), False)):
             bound = Fraction(limit) * factor
