@@ -545,7 +545,7 @@ def test_bundles_are_read_with_care(service: Door, tmp_path: Path) -> None:
 def test_what_is_no_name_is_refused_before_anything_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(main, "default_home", lambda _role: tmp_path / "state")
+    monkeypatch.setattr("party.cli.home.default_home", lambda _role: tmp_path / "state")
     data = tmp_path / "my data.csv"  # what it is called makes no name either
     data.write_text("x,y\n1,a\n2,b\n")
     for asked in (["--name", name], []):
