@@ -95,14 +95,17 @@ class NeighbourVotes(OfRecords):
         return schema_of(self.records.inputs).conform(inputs)
 
     def _read_as(self, public: Inputs) -> Dataset:
-        """Return the records, each cell read by its column's type in the public set."""
+        """Return the records, each cell read by its column's type in the public set, with the same texts."""
         inputs = self.records.inputs
-        if not isinstance(public, Table) or self.schema == public.schema():
+        if not isinstance(public, Table):
             return self.records
         assert isinstance(inputs, Table)  # noqa: S101 - conform checked
-        numeric = [is_numeric(column) for column in public.columns]
-        aligned = inputs.aligned(public.names, numeric, cell_by_cell=True)
-        return replace(self.records, inputs=aligned)
+        if self.schema != public.schema():
+            numeric = [is_numeric(column) for column in public.columns]
+            inputs = inputs.aligned(public.names, numeric, cell_by_cell=True)
+        # The public set's are plain: "None" of a record would be another category than its "".
+        plain = inputs.plain()
+        return self.records if plain is self.records.inputs else replace(self.records, inputs=plain)
 
     def vote(
         self,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from party.voting.neighbour import NeighbourVotes
+from pate.codes import code_of
 from pate.data.values import Dataset, Images, Inputs, Table
 from pate.errors import PateError, ProtocolError, SchemaError
 from pate.features.space import space_over
@@ -238,6 +239,22 @@ def test_votes_per_patient_without_patients_are_refused() -> None:
 def test_nothing_votes_where_there_are_no_records() -> None:
     world = World(ENDS.public, ENDS.queries, ENDS.records.take([]))
     assert not cast(world, world.records).any()
+
+
+@pytest.mark.parametrize("code", ["nearest", "dense-2"])
+def test_a_word_for_a_missing_cell_is_that_cell_in_records_as_in_the_public_set(code: str) -> None:
+    """Both say None: as the public set's cell is read as a missing one, so is that of a record."""
+
+    def votes(word: str) -> Counts:
+        kinds = np.array([word, "high", word, "high", "low", word], dtype=np.str_)
+        table = Table(("age", "test"), (np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), kinds))
+        labels = np.array([0, 1, 0, 1, 1, 0], dtype=np.int64)
+        party = NeighbourVotes(Dataset(table, labels, ("no", "yes")), b"key")
+        return party.vote(
+            table, [0, 1], ("no", "yes"), votes_per_patient=None, most_votes=100, code=code_of(code)
+        )
+
+    assert (votes("None") == votes("")).all()
 
 
 def test_a_public_set_of_another_kind_is_refused() -> None:
