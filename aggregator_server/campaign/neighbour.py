@@ -18,7 +18,7 @@ from pate.codes import GRID, code_of
 from pate.errors import StateError
 from pate.features.space import codes_over
 from pate.mechanisms import MatrixMechanism
-from pate.rounds.rule import plan_of
+from pate.rounds.rule import plan_of, told_apart
 from pate.rounds.solver import Released, Start, next_model
 from pate.runtime import failpoints
 
@@ -110,5 +110,6 @@ def kappa_of(state: CampaignState) -> float:
     """Return how much arrays are cut; the number of records is that of the first round."""
     # Noise is for altered records, the rule for added ones, which change half as much.
     mu = math.sqrt(2 * state.cap) / 2
-    places = code_of(state.spec.code).places
-    return plan_of(len(state.classes), places, start_of(state).records, mu).kappa
+    places, start = code_of(state.spec.code).places, start_of(state)
+    classes = told_apart(len(state.classes), several=start.several)
+    return plan_of(classes, places, start.records, mu).kappa

@@ -17,6 +17,7 @@ from pate.answers import (
     NONE,
     NUMBER,
     RESIDUAL,
+    RESIDUAL_LABELS,
     Answer,
     answer_of,
     range_in,
@@ -41,7 +42,7 @@ from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
-from pate.rounds.rule import directions_of, plan_of
+from pate.rounds.rule import directions_of, plan_of, told_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,7 +289,8 @@ def _cast_by_records(
         number = number_for(code, usual, len(inputs))
         if code == DENSE and rounds:
             mu = _mu_if_added(options.epsilon, delta)
-            number = directions_of(len(columns or ()), records, mu, len(inputs))
+            classes = told_apart(len(columns or ()), several=answer.name == RESIDUAL_LABELS)
+            number = directions_of(classes, records, mu, len(inputs))
     points = (chosen or choose)(inputs, number, say)
     settled = settled_code(code, len(points))
     if rounds and not answer.in_rounds:

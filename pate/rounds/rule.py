@@ -56,6 +56,15 @@ def noise_ratio(classes: int, directions: int, records: float, mu: float) -> flo
     return _PER_NUMBER * directions * (classes - 1) / (records * mu**2)
 
 
+def told_apart(columns: int, *, several: bool) -> int:
+    """Return C for the columns of a campaign: each of several labels is a question of two classes.
+
+    >>> told_apart(10, several=False), told_apart(10, several=True)
+    (10, 2)
+    """
+    return 2 if several else columns
+
+
 def plan_of(classes: int, directions: int, records: float, mu: float) -> Plan:
     """Return the rounds of a campaign, by the expected number of records or patients.
 
