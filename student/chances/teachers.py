@@ -4,7 +4,7 @@ Of arrays (:mod:`pate.features.dense`) the mean S / M has noise of a known varia
 eigenvectors of H, the public rows' second moments, what is there without noise has the variance s^2 h^(1/2)
 if the weights of an answer have s^2. The s^2 with which the released numbers are most likely is taken, and
 the best estimate shrinks each number by s^2 h^(1/2) / (s^2 h^(1/2) + v). The answer's level is shrunk to
-equal classes, and all the way if it is not clear of its noise.
+equal classes, and all the way if it is not clear of its noise, or if that is more than an equal share.
 
 Linear answers hide classes that lie between others. So a row of many classes is told by which mean is
 nearest: where public rows have the same variance in all directions, a linear answer H^(1/4) F is the
@@ -134,7 +134,9 @@ def _level(apart: Floats, variance: float) -> Floats:
     classes = len(apart)
     free, length = classes - 1, float(np.square(apart).sum())
     factor = 0.0
-    if length > variance * (free + _CLEAR * math.sqrt(2 * free)):
+    # With more noise than an equal share, chance alone would take some classes to nothing.
+    known = variance <= 1 / classes**2
+    if known and length > variance * (free + _CLEAR * math.sqrt(2 * free)):
         factor = 1 - variance * free / length
     shares = np.clip(1 / classes + factor * apart, LEAST_SHARE, 1.0)
     made: Floats = shares / shares.sum()

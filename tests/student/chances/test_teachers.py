@@ -49,6 +49,19 @@ def test_a_level_is_taken_if_it_is_clear_of_the_noise() -> None:
     assert unclear[:, 1].mean() == pytest.approx(0.5, abs=0.02)
 
 
+def test_no_level_takes_a_class_to_nothing_by_chance() -> None:
+    noise = 0.1 * GRID * TEACHERS
+    counts = np.zeros((5, 10), dtype=np.int64)
+    counts[1:] = np.rint(0.5 * GRID * TEACHERS * normal(4, 10))
+    # As long as one in a hundred is by chance, with more noise on a share than the share itself.
+    counts[0] = np.rint(1.7 * noise * np.resize([1, -1], 10))
+    rows = NoisyVotes(np.array(ROWS), counts, noise, "axes-5")
+    assert teachers_chances(PUBLIC, rows, TEACHERS).mean(axis=0) == pytest.approx(0.1, abs=0.01)
+    # The same level with a tenth of the noise is one.
+    less = NoisyVotes(np.array(ROWS), counts, noise / 10, "axes-5")
+    assert teachers_chances(PUBLIC, less, TEACHERS).mean(axis=0).min() < 0.01
+
+
 def test_counts_of_all_queries_are_regressed() -> None:
     counts = np.stack([150 - 15 * TRUTH, 50 + 15 * TRUTH], axis=1)
     noise = 20.0
