@@ -37,6 +37,7 @@ from benchmarks.record import Cost, Run
 from benchmarks.rows import Options, Row
 from party.identity.keys import shard_key
 from party.teachers.ensemble import Averaged
+from party.teachers.linear import OF_MANY, OF_PARTIES
 from pate.accounting.gdp import epsilon_from_delta
 from pate.campaign.choices import ARRAYS
 from pate.campaign.default_noise import PAPERS
@@ -131,8 +132,11 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         if "release" in setting:  # answers to the whole public set at once, all numbers by rule
             options, place = options_of_arrays(problem, setting, needed(epsilon)), _homes(work)
             number = teachers_wanted(spec_of(options, problem.split.queries))
+            penalty = OF_PARTIES if problem.by_party else OF_MANY
             sources: list[campaign.Source] = [
-                Averaged(each, number, shard_key(private_directory(campaign.home(place, at))))
+                Averaged(
+                    each, number, shard_key(private_directory(campaign.home(place, at))), penalty
+                )
                 for at, each in enumerate(own)
             ]
         else:

@@ -3,7 +3,8 @@
 Teachers of one release, of which only the mean counts, are by default one weak ridge regression a shard
 (:class:`Averaged`), in features of the public set (:func:`pate.features.space.space_over`), as the
 student's are. The sum of many teachers' answers averages out their variance, not their bias. So the penalty
-is weak, a tenth of what is best for one teacher by itself, by leave-one-out on its shard. Such a teacher is
+is weak, a tenth of what is best for one teacher by itself, by leave-one-out on its shard, and less where a
+whole party is the unit. Such a teacher is
 linear in closed form: nothing is trained ahead or stored, and a thousand take seconds. It depends on its
 shard and the public set, to the last bit: each is computed by itself.
 
@@ -135,9 +136,14 @@ class Averaged(OfRecords):
     records: Dataset
     teachers: int
     key: bytes
+    penalty: float = OF_MANY  # as a share of what is best for one teacher by itself
 
     name = "averaged"
-    version = "1"
+
+    @property
+    def version(self) -> str:
+        """A version that changes when these teachers would: stored votes are of one penalty."""
+        return "1" if self.penalty == OF_MANY else f"1, penalty {self.penalty!r}"
 
     @cached_property
     def _hashes(self) -> Sequence[bytes]:
@@ -183,7 +189,7 @@ class Averaged(OfRecords):
                     votes[:, idle_column(self.key, number, len(classes))] += 1
                 continue
             labels = columns[self.records.labels[shard]]
-            ridge = fit_ridge(described[shard], labels, len(classes), OF_MANY)
+            ridge = fit_ridge(described[shard], labels, len(classes), self.penalty)
             # Of indicators -1 and 1 the shares are half of the sum with 1.
             scores, level = looked @ ridge.weights / 2, (ridge.bias + 1) / 2
             if axes is None:

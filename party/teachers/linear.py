@@ -7,7 +7,7 @@ parties may share them, and caching them leaks nothing. Each teacher uses the vi
 leave-one-out error on its own shard.
 
 One teacher by itself has the penalty with the least leave-one-out error; one of many whose mean counts
-has a tenth of it, as their mean averages out variance, and not bias.
+has a tenth of it, as their mean averages out variance, and not bias; where a party is the unit, less still.
 
 Sources: Rahimi and Recht, "Random features for large-scale kernel machines", NIPS 2007; Rifkin and
 Lippert, "Notes on regularized least squares", MIT-CSAIL-TR-2007-025: the leave-one-out residuals of
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 _PENALTIES: Final = np.array([10.0 ** (step / 2) for step in range(-6, 5)])
 #: Penalty of one of many, as a share of what is best for one.
 OF_MANY: Final = 0.1
+#: And of one of many parties, where the party is the unit: a party counts half as much as a record would, so
+#: the noise leaves more of what a weaker penalty keeps.
+OF_PARTIES: Final = 0.03
 #: Version of the features: changes whenever they do.
 VERSION: Final = (
     f"2, gradients {GRADIENTS_VERSION}, upright {UPRIGHT_VERSION}, scattering {SCATTERING_VERSION}"
@@ -81,7 +84,7 @@ class Ridge(NamedTuple):
 def fit_ridge(
     features: Floats, labels: NDArray[np.int64], classes: int, share: float = 1.0
 ) -> Ridge:
-    """Return the classifier of a shard, with ``share`` of the best penalty: OF_MANY where a mean counts."""
+    """Return the classifier of a shard, with ``share`` of the best penalty: see OF_MANY."""
     count, width = features.shape
     middle = features.mean(axis=0, dtype=np.float64)
     centred = features - middle.astype(np.float32)

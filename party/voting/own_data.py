@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from party.teachers.ensemble import Averaged, Ensemble, columns_of
+from party.teachers.linear import OF_MANY, OF_PARTIES
 from party.teachers.training import train_ensemble
 from party.voting.neighbour import NeighbourVotes, require_answer
 from party.voting.own_file import against_schema, alike, described, warnings
@@ -183,7 +184,8 @@ class OwnVoters:
         if campaign.records_vote:
             return found
         if self._averages(campaign):
-            return self._averaged(found.records, self.weight(campaign))
+            penalty = OF_PARTIES if campaign.unit == "party" else OF_MANY
+            return self._averaged(found.records, self.weight(campaign), penalty)
         return self._trained(found.records, self.weight(campaign), stops)
 
     def _averages(self, campaign: Announced) -> bool:
@@ -192,10 +194,10 @@ class OwnVoters:
         auto = self._training is not None and self._training.model == "auto"
         return auto and code.of_teachers and not code.answer.of
 
-    def _averaged(self, dataset: Dataset, teachers: int) -> Averaged:
-        last = self._mean
-        if last is None or last.records is not dataset or last.teachers != teachers:
-            last = self._mean = Averaged(dataset, teachers, self._key)
+    def _averaged(self, dataset: Dataset, teachers: int, penalty: float) -> Averaged:
+        last, asked = self._mean, (teachers, penalty)
+        if last is None or last.records is not dataset or (last.teachers, last.penalty) != asked:
+            last = self._mean = Averaged(dataset, teachers, self._key, penalty)
             self._say(
                 f"{teachers} teachers of one release: they learn when the votes are asked for"
             )

@@ -17,12 +17,13 @@ from PIL import Image
 from party.options import StartOptions
 from party.policy.operator import question
 from party.policy.policy import Policy
-from party.teachers.ensemble import Ensemble
+from party.teachers.ensemble import Averaged, Ensemble
 from party.voting import joining
 from party.voting.own_data import GaveUpError, OwnVoters, Training
 from party.voting.own_file import OwnFile
 from pate.campaign.announced import Announced
 from pate.campaign.offer import Offer
+from pate.codes import code_of
 from pate.data.schema import Schema
 from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import DataError, ProtocolError, SchemaError, UsageError
@@ -466,6 +467,35 @@ def test_strict_or_not_a_campaign_that_one_record_does_not_fit_is_answered(tmp_p
     party.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)
     assert party.describe(classes=("a", "b")).WhichOneof("body") == "description"
     assert any("1 record" in line and "take no part" in line for line in party.warned)
+
+
+def test_teachers_of_whole_parties_have_a_weaker_penalty_and_votes_of_their_own(
+    tmp_path: Path,
+) -> None:
+    unsure = [f"{at // 2},{'xyz'[at % 3]},{'ab'[at * at % 7 > 2]}" for at in range(60)]
+    (tmp_path / "h.csv").write_text("\n".join(["lab,kind,y", *unsure]) + "\n")
+    training = Training(
+        teachers=1, takes_wanted=True, model="auto", device="cpu", home=tmp_path,
+        shown=lambda: contextlib.nullcontext(lambda *_: None),
+    )  # fmt: skip
+    own = OwnVoters(
+        OwnFile(data=tmp_path / "h.csv", label="y"), training=training, records=False,
+        key=b"k" * 32, say=print, warn=print,
+    )  # fmt: skip
+
+    def voters(unit: str) -> Averaged:
+        asked = {"classes": CLASSES, "code": "axes-3", "wanted_teachers": 1, "unit": unit}
+        found = own.voters(campaign_message(PUBLIC, None, **asked).announced)
+        assert isinstance(found, Averaged)
+        return found
+
+    of_record, of_party = voters("record"), voters("party")
+    assert voters("party") is of_party
+    assert of_record.penalty > of_party.penalty
+    # Votes are stored by what decides them.
+    assert of_record.fingerprint != of_party.fingerprint
+    rest = PUBLIC, range(3), CLASSES, code_of("axes-3")
+    assert (of_record.vote(*rest) != of_party.vote(*rest)).any()
 
 
 def test_no_ensemble_is_made_for_records_that_vote(tmp_path: Path) -> None:
