@@ -4,7 +4,8 @@ Of arrays (:mod:`pate.features.dense`) the mean S / M has noise of a known varia
 eigenvectors of H, the public rows' second moments, what is there without noise has the variance s^2 h^(1/2)
 if the weights of an answer have s^2. The s^2 with which the released numbers are most likely is taken, and
 the best estimate shrinks each number by s^2 h^(1/2) / (s^2 h^(1/2) + v). The answer's level is shrunk to
-equal classes, and all the way if it is not clear of its noise, or if that is more than an equal share.
+equal classes, and all the way if it is not clear of its noise, or if that is more than an equal share. No
+share is taken to be less than half of its noise.
 
 Linear answers hide classes that lie between others. So a row of many classes is told by which mean is
 nearest: where public rows have the same variance in all directions, a linear answer H^(1/4) F is the
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 _SIZES: Final = tuple(2.0 ** (power / 2) for power in range(-24, 41))
 #: Standard deviations by which the squared length of a level must exceed what noise has.
 _CLEAR: Final = 3.0
+#: Least share of a class, as a part of the noise on it.
+_OF_NOISE: Final = 0.5
 #: Usual length of a row's scores, less their mean, as logits.
 _SHARP: Final = 2.0
 _STEPS: Final = 300
@@ -138,7 +141,9 @@ def _level(apart: Floats, variance: float) -> Floats:
     known = variance <= 1 / classes**2
     if known and length > variance * (free + _CLEAR * math.sqrt(2 * free)):
         factor = 1 - variance * free / length
-    shares = np.clip(1 / classes + factor * apart, LEAST_SHARE, 1.0)
+    # Nor is a share known to be less than a part of its noise: of chances near 0 no student learns ranks.
+    least = max(LEAST_SHARE, min(_OF_NOISE * math.sqrt(variance), 1 / classes))
+    shares = np.clip(1 / classes + factor * apart, least, 1.0)
     made: Floats = shares / shares.sum()
     return made
 

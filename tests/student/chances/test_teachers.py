@@ -59,7 +59,19 @@ def test_no_level_takes_a_class_to_nothing_by_chance() -> None:
     assert teachers_chances(PUBLIC, rows, TEACHERS).mean(axis=0) == pytest.approx(0.1, abs=0.01)
     # The same level with a tenth of the noise is one.
     less = NoisyVotes(np.array(ROWS), counts, noise / 10, "axes-5")
-    assert teachers_chances(PUBLIC, less, TEACHERS).mean(axis=0).min() < 0.01
+    assert teachers_chances(PUBLIC, less, TEACHERS).mean(axis=0).min() < 0.02
+
+
+def test_no_share_is_much_less_than_its_noise() -> None:
+    noise = 0.08 * GRID * TEACHERS
+    for level in (3.0, -3.0):
+        counts = released(0.0).counts.copy()
+        counts[0] = np.rint(level * noise * np.array([1, -1]))
+        rows = NoisyVotes(np.array(ROWS), counts, noise, "axes-5")
+        chances = teachers_chances(PUBLIC, rows, TEACHERS)
+        assert chances.mean(axis=0).min() > 0.1
+        # So the ranks of what was released are there.
+        assert np.ptp(chances[:, 1]) > 0.5
 
 
 def test_counts_of_all_queries_are_regressed() -> None:
