@@ -21,6 +21,7 @@ from pate.runtime import failpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
     from contextlib import AbstractContextManager
 
     from aggregator_server.campaign.labelling import RoundSummary
@@ -78,7 +79,8 @@ def _ask(
 ) -> int:
     """Answer queries without a label that were not answered this round; return how many are left."""
     state = ledger.state()
-    mechanism, answered = state.mechanism(state.round), state.answered.get(state.round, frozenset())
+    mechanism = state.mechanism(state.round)
+    answered: AbstractSet[int] = state.answered.get(state.round, frozenset())
     goal = max(len(order), len(answered))
     waiting = array("q", (q for q in order if q not in state.labels and q not in answered))
     look = max(CHUNK, LOOK // len(state.classes))

@@ -233,7 +233,7 @@ class Charging(CampaignStep):
             raise LedgerError(f"a charge is for 1 to {most} queries, and each once")
         if state.spec.one_release and queries != state.voted.at(state.places):
             raise LedgerError("votes of one release are charged for all their queries together")
-        answered = state.answered.get(self.round, frozenset())
+        answered = state.answered.get(self.round, Answered())
         for query in queries:
             if query in state.labels:
                 raise LedgerError(f"query {query} already has its label: it is never asked again")

@@ -224,7 +224,7 @@ def test_another_exact_sum_of_records_gets_no_votes(
         }  # fmt: skip
         asked = settled(**terms | changes | {"queries": len(hashes)})
         ledger.join(asked)
-        voting = {} if series is None else {"units": (), "known_by": "0a" * 32}
+        voting: dict[str, Any] = {} if series is None else {"units": (), "known_by": "0a" * 32}
         answer = Answer(batch_of(hashes), hashes, source, tags=tags(hashes), **voting)
         ledger.check_answer(asked, answer)
         ledger.answer(asked, answer)

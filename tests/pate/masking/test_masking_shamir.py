@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from functools import partial
 from itertools import product
 
 import pytest
@@ -78,9 +79,8 @@ def test_fewer_shares_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for secret in range(7):
         seen[secret] = Counter()
         for coefficients in product(range(7), repeat=2):
-            shares = split(
-                bytes([secret]) + bytes(31), 3, [1, 3, 6], lambda _, to=coefficients: bytes(to)
-            )
+            drawn = partial(lambda to, _: bytes(to), coefficients)
+            shares = split(bytes([secret]) + bytes(31), 3, [1, 3, 6], drawn)
             seen[secret][shares[1], shares[6]] += 1
     uniform = Counter(dict.fromkeys(product(range(7), repeat=2), 1))
     assert all(each == uniform for each in seen.values())

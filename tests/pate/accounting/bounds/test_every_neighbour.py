@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pate.accounting.arrays import Floats
-from pate.accounting.bounds import every_neighbour
+from pate.accounting.bounds import every_neighbour, outcomes
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.sharp import GaussianSetting, bound_by_outcomes
 from pate.accounting.choices import Adjacency
@@ -54,9 +54,9 @@ def test_it_is_the_exact_divergence(adjacency: Adjacency, discrete: bool) -> Non
     for votes in VOTES:
         for sigma in (8.0, 12.5):
             threshold = max(votes) + 10.0
-            setting, *noises = setting_and_noises(discrete, sigma, threshold)
+            setting, noise, check = setting_and_noises(discrete, sigma, threshold)
             alone = GaussianSetting(label=setting.label)
-            both = worst(votes, unit, *noises, threshold)
+            both = worst(votes, unit, noise, check, threshold)
             for each, want in zip((alone, setting), both, strict=True):
                 made = every_neighbour.rdp([votes], each, unit, ORDERS)[0]
                 np.testing.assert_allclose(made, want, rtol=1e-7)
@@ -67,9 +67,9 @@ def test_it_is_the_exact_divergence(adjacency: Adjacency, discrete: bool) -> Non
 def test_classes_far_behind_are_counted() -> None:
     """As one event: more than exact, by what their chances allow."""
     unit = Neighbours()
-    setting, *noises = setting_and_noises(False, 8.0, 210.0)
+    setting, noise, check = setting_and_noises(False, 8.0, 210.0)
     alone = GaussianSetting(label=setting.label)
-    want, _ = worst([200, 0, 0, 1], unit, *noises, 210.0)
+    want, _ = worst([200, 0, 0, 1], unit, noise, check, 210.0)
     made = every_neighbour.rdp([[200, 0, 0, 1]], alone, unit, ORDERS)[0]
     assert (made >= want).all()
     assert (made < 1e-25).all()
@@ -78,9 +78,9 @@ def test_classes_far_behind_are_counted() -> None:
 def test_a_wrong_factor_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     unit, setting = Neighbours(), GaussianSetting(label=Gaussian(12.5))
     want, _ = worst([30, 30, 29, 5, 0], unit, *setting_and_noises(False, 12.5, 0.0)[1:], 0.0)
-    right = every_neighbour.Chances.log_rival
+    right = outcomes.Chances.log_rival
     monkeypatch.setattr(
-        every_neighbour.Chances,
+        outcomes.Chances,
         "log_rival",
         lambda self, z, *, before: right(self, 1.01 * z, before=before),
     )
