@@ -75,7 +75,7 @@ def options_page() -> str:
 def _of_command(name: str, command: click.Command, above: click.Context | None) -> Iterator[str]:
     import click
 
-    from pate.runtime.help import panel_of, place_of
+    from pate.runtime.help import panels_of
 
     context = click.Context(command, info_name=name, parent=above)
     level = "##" if above is None else "###"
@@ -84,13 +84,11 @@ def _of_command(name: str, command: click.Command, above: click.Context | None) 
     for paragraph in (command.help or "").split("\n\n"):
         yield f"\n{_as_text(' '.join(paragraph.split()))}\n"
     yield "\n| option | meaning |\n|---|---|\n"
-    panel = ""
-    for param in sorted(command.get_params(context), key=lambda each: place_of(panel_of(each))):
-        if panel_of(param) != panel:
-            panel = panel_of(param)
-            yield f"| **{panel}** | |\n"
-        typed, meaning = param.get_help_record(context) or ("", "")
-        yield f"| `{typed}` | {_as_text(meaning)} |\n"
+    for panel, rows in panels_of(command, context):
+        yield f"| **{panel}** | |\n"
+        for left, right, below in rows:
+            choices = f" `{below}`" if below else ""
+            yield f"| `{left.plain}` | {_as_text(right.plain)}{choices} |\n"
     if isinstance(command, click.Group):
         for below_name in command.list_commands(context):
             below_command = command.get_command(context, below_name)

@@ -1,4 +1,4 @@
-"""What every command's `--help` shows: a short help for each option, in a panel, and nothing cut."""
+"""What every command's `--help` shows at 80 columns: panels, whole names, choices, a line an option."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from aggregator_server.cli.main import app as server
 from party.cli.main import app as party
 from pate.runtime.command import program_of
-from pate.runtime.help import panel_of
+from pate.runtime.help import listed_choices, panel_of
 from simulation.cli import app as pate
 from student.cli import app as student
 
@@ -40,6 +40,12 @@ EACH = {
 NAMED = pytest.mark.parametrize("name", EACH)
 
 
+def shown(name: str, monkeypatch: pytest.MonkeyPatch, columns: int = 80) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    command, context = EACH[name]
+    return click.unstyle(command.get_help(context)).splitlines()
+
+
 @NAMED
 def test_every_option_has_a_short_help_and_a_panel(name: str) -> None:
     command, context = EACH[name]
@@ -51,19 +57,39 @@ def test_every_option_has_a_short_help_and_a_panel(name: str) -> None:
 
 
 @NAMED
-def test_every_option_and_command_is_shown_and_nothing_is_cut(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_nothing_is_cut_and_every_choice_is_listed(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command, context = EACH[name]
-    monkeypatch.setenv("COLUMNS", "80")
-    command.get_help(context)
-    text = capsys.readouterr().out
-    names = [each for param in command.params for each in (*param.opts, *param.secondary_opts)]
-    names = [each for each in names if each.startswith("--")]
+    lines = shown(name, monkeypatch)
+    text = re.sub(r"[│\s]+", " ", " ".join(lines))
     assert "…" not in text
-    assert max(map(len, text.splitlines())) <= 80
-    for each in (*names, *getattr(command, "commands", {})):
-        assert re.search(rf"[│\s,]{each}[,\s]", text), f"{name} {each}"
+    assert max(map(len, lines)) <= 80
+    for param in EACH[name][0].params:
+        if isinstance(param, click.Option):
+            for each in (*param.opts, *param.secondary_opts):
+                assert re.search(rf"[ /]{each}[ ,/]", text), f"{name} {each}"
+            assert listed_choices(param) in text.replace(" | ", "|")
+
+
+@NAMED
+def test_an_option_is_a_line_or_two(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(name, monkeypatch)
+    first = [number for number, line in enumerate(lines) if line.startswith("│ --")]
+    ends = [number for number, line in enumerate(lines) if line.startswith("╰")]
+    taken = [min(n for n in first[i + 1 :] + ends if n > at) - at for i, at in enumerate(first)]
+    assert max(taken) <= 4  # of eight choices
+    assert sum(taken) <= 1.35 * len(taken)
+
+
+@pytest.mark.parametrize("name", [name for name in EACH if hasattr(EACH[name][0], "commands")])
+def test_commands_are_above_options_and_a_line_each(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = shown(name, monkeypatch)
+    titles = [number for number, line in enumerate(lines) if line.startswith("╭")]
+    assert lines[titles[0]].startswith("╭─ Commands ")
+    names = [line.split()[1] for line in lines[titles[0] + 1 : titles[1] - 1]]
+    assert names == list(EACH[name][0].list_commands(EACH[name][1]))  # type: ignore[attr-defined]
 
 
 def test_a_partys_commands_are_in_the_order_of_its_year() -> None:
