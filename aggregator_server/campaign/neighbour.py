@@ -18,7 +18,7 @@ from pate.codes import GRID, code_of
 from pate.errors import StateError
 from pate.features.space import codes_over
 from pate.mechanisms import MatrixMechanism
-from pate.rounds.rule import plan_of, told_apart
+from pate.rounds.plan import plan_of, told_apart
 from pate.rounds.solver import Released, Start, next_model
 from pate.runtime import failpoints
 

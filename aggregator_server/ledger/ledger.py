@@ -12,8 +12,22 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, Self, cast
 
 from aggregator_server.ledger import encoding, verify
-from aggregator_server.ledger.answers import CHAIN, RULES, Charging, Release, Unmasking, Votes
-from aggregator_server.ledger.steps import Close, Model, Open, Predictions, Roster, RoundEnd
+from aggregator_server.ledger.campaign_entries import (
+    Close,
+    Model,
+    Open,
+    Predictions,
+    Roster,
+    RoundEnd,
+)
+from aggregator_server.ledger.release_entries import (
+    CHAIN,
+    RULES,
+    Charging,
+    Release,
+    Unmasking,
+    Votes,
+)
 from aggregator_server.ledger.store import stores
 from pate.errors import LedgerError, UsageError
 from pate.storage.entries import append, each_entry
@@ -22,9 +36,9 @@ from pate.storage.ledger import Log
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from aggregator_server.ledger.campaign_entries import CampaignStep
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.state import CampaignState, Charge
-    from aggregator_server.ledger.steps import CampaignStep
     from aggregator_server.ledger.store.place import Place
     from aggregator_server.ledger.store.stores import Store
     from pate.campaign.roster import RosterParty

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator_server.ledger import encoding
-from aggregator_server.ledger.answers import replay
+from aggregator_server.ledger.release_entries import replay
 from aggregator_server.ledger.store.stores import opened
 from pate.codes import code_of
 from pate.errors import LedgerError, ProtocolError

@@ -31,7 +31,7 @@ from pate.features.dense import Directions, dense_sums, dense_votes, looked_at
 from pate.features.neighbours import cast_answers, cast_votes, voters_of
 from pate.features.progress import Parts
 from pate.features.space import directions_over, space_over
-from pate.rounds.residual import residual_sums
+from pate.rounds.record_array import residual_sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,7 @@ from pate.data.labels import LONGEST_CLASS_LIST, can_be_class
 from pate.errors import ProtocolError, UsageError
 from pate.exact import in_text, parse, read, write
 from pate.mechanisms.matrix import require_unit
-from pate.rounds.rule import MOST_ROUNDS
+from pate.rounds.plan import MOST_ROUNDS
 from pate.storage.hash_chain import canonical
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from pate.answers import (
     range_in,
 )
 from pate.campaign.announced import LARGEST_COUNT
-from pate.campaign.arrays import directions_for
 from pate.campaign.choices import (
     ARRAYS,
     BALANCED_COUNTS,
@@ -37,12 +36,13 @@ from pate.campaign.choices import (
 from pate.campaign.parameters import exact, parameters_of
 from pate.campaign.spec import MOST_VOTES, CampaignSpec, new_campaign_id
 from pate.campaign.sum_terms import SumTerms
+from pate.campaign.teacher_arrays import directions_for
 from pate.codes import AXES, DENSE, EACH, MOST_DIRECTIONS, NEAREST, Code, code_of
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for
-from pate.rounds.rule import directions_of, plan_of, told_apart
+from pate.rounds.plan import directions_of, plan_of, told_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,7 +189,7 @@ def _rounds_in_words(spec: CampaignSpec) -> str:
     first, later = (each.shares.spread(adding) / grid for each in round_mechanisms(spec, 1))
     of_class = spec.voted_for.one_hot
     if not of_class:  # a record has a part of a vote at each of its labels
-        from pate.rounds.residual import labels_unit
+        from pate.rounds.record_array import labels_unit
 
         first *= grid / labels_unit(len(spec.classes or ()))
     counted = f"{'class' if of_class else 'label'} counts with noise of {first:.4g}"

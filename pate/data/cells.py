@@ -1,9 +1,9 @@
-"""Reading one cell of a table: words for no value and number formats.
+"""Reading one cell of a table: its owner's words for no value, and number formats.
 
 Each cell is read by itself, by facts known before the file is opened: the kind of its column, from the
 campaign's signed schema, and the file's format, from its owner. A campaign may not choose the format:
 the difference of the sums of two campaigns that read one file in two ways would reveal which votes
-depend on the affected cells.
+depend on the affected cells. Words for no value of all files are in :mod:`pate.data.labels`.
 
 A separator is judged by its place. A cell that could be thousands as well as decimals is no number until
 the owner says which.

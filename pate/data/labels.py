@@ -1,4 +1,4 @@
-"""Names of classes and groups: canonical text per value, class order, and labels as indices.
+"""Names in cells: words for no value, canonical text per value, class order, and labels as indices.
 
 A column of a file has one type, and a single cell can change it: one unknown makes text of truth values,
 one missing number makes floats of whole ones. So a cell's name depends only on its value, not on its

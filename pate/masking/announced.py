@@ -1,4 +1,4 @@
-"""The keys that the parties of a sum announced: their signatures, common digest, and hash tree.
+"""What the parties of a sum announced and signed: keys with their digest and hash tree, and survivors.
 
 The tree is over the parties in the order of their names: a party that masks with k neighbours gets
 their keys and the hashes of the rest, some k log(n/k) of them, and finds the root that all others

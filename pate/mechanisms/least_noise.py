@@ -22,7 +22,7 @@ from pate.errors import BudgetError
 from pate.mechanisms.matrix import event_of
 from pate.noise.exact import LARGEST_SHARED
 from pate.noise.share_laws import IN_WORDS, GaussianShares, GeometricShares, Shares
-from pate.rounds.rule import parts_of
+from pate.rounds.plan import parts_of
 
 if TYPE_CHECKING:
     from pate.accounting.choices import Adjacency

@@ -14,9 +14,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from pate.accounting.composition import tightest
-from pate.campaign.arrays import teachers_for
 from pate.campaign.choices import RECORDS, RECORDS_EACH, TEACHERS_EACH
 from pate.campaign.default_noise import CLASSES
+from pate.campaign.teacher_arrays import teachers_for
 from pate.campaign.terms import budget, composition_of, matrix_mechanism, noise_of, resolve
 from pate.codes import AXES, DENSE, NEAREST, code_of
 from pate.errors import BudgetError, UsageError

@@ -1,7 +1,7 @@
 """The model that a round of records' votes shows: public, and of bounded whole numbers.
 
 A server states it, and a party takes it from anybody: whatever weights and length it has, a record's
-array has the same greatest length (:mod:`pate.rounds.residual`).
+array has the same greatest length (:mod:`pate.rounds.record_array`).
 """
 
 from __future__ import annotations

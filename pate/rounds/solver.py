@@ -46,7 +46,7 @@ from pate.answers import RESIDUAL_LABELS
 from pate.codes import GRID
 from pate.errors import DataError
 from pate.rounds.model import MOST_CUT, MOST_WEIGHT, WEIGHT_GRID, RoundModel
-from pate.rounds.residual import labels_unit
+from pate.rounds.record_array import labels_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -37,7 +37,7 @@ from pate.codes import GRID, code_of
 from pate.data.embeddings import Embeddings
 from pate.features.space import codes_over
 from pate.formats.noisy_counts import RoundCounts
-from pate.rounds.rule import noise_ratio
+from pate.rounds.plan import noise_ratio
 from pate.rounds.solver import Released, Start, chances, confirmed
 from student.chances.cells import LEAST_SHARE, of_sum_one, shares_below
 from student.chances.neighbours import averaged, neighbour_graph, points_of

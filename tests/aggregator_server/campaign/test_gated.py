@@ -12,8 +12,8 @@ import pytest
 
 from aggregator_server.campaign.gated import GatedRelease
 from aggregator_server.campaign.labelling import RoundSummary, outcomes_of
-from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.release_entries import CHAIN, replay
 from aggregator_server.ledger.verify import verify
 from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import privacy_statement

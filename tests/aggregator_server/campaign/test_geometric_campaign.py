@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from aggregator_server.campaign.runner import require_reachable
-from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.release_entries import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from pate.errors import LedgerError, UsageError

@@ -19,8 +19,8 @@ from aggregator_server.campaign.gated import GatedRelease
 from aggregator_server.campaign.labelling import RoundSummary, outcomes_of
 from aggregator_server.campaign.neighbour import NeighbourRelease
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
-from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.release_entries import CHAIN, replay
 from aggregator_server.ledger.state import Charge
 from aggregator_server.ledger.verify import read_campaign, verify
 from aggregator_server.monitoring.status import Status

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator_server.ledger.answers import CHAIN
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.release_entries import CHAIN
 from aggregator_server.ledger.state import Charge
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost

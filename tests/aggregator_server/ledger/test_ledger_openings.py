@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.release_entries import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.errors import LedgerError, QuorumError, StateError
 from pate.storage.hash_chain import Entry

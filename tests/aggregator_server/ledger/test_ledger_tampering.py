@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from aggregator_server.ledger.answers import CHAIN, replay
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.release_entries import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.errors import LedgerError
 from pate.mechanisms import Outcome

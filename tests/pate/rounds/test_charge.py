@@ -13,7 +13,7 @@ from pate.campaign.terms import round_mechanisms
 from pate.codes import GRID, code_of
 from pate.mechanisms import rounds_cost
 from pate.rounds.model import RoundModel
-from pate.rounds.residual import residual_sums
+from pate.rounds.record_array import residual_sums
 from tests.support.audits import laws
 from tests.support.world.kinds import Kind
 

@@ -10,7 +10,7 @@ import pytest
 from pate.codes import GRID
 from pate.errors import DataError
 from pate.rounds.model import MOST_WEIGHT, RoundModel
-from pate.rounds.residual import residual_sums
+from pate.rounds.record_array import residual_sums
 from pate.rounds.solver import Released, Start, chances, confirmed, next_model
 
 

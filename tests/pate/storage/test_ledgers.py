@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from aggregator_server.exchange import store
-from aggregator_server.ledger.answers import CHAIN as SERVER_CHAIN
 from aggregator_server.ledger.ledger import Ledger
+from aggregator_server.ledger.release_entries import CHAIN as SERVER_CHAIN
 from aggregator_server.ledger.store import tables
 from aggregator_server.ledger.verify import verify
 from party.ledger import file

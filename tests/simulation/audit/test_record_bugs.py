@@ -26,7 +26,7 @@ from pate.mechanisms import Neighbour
 from pate.noise import NoiseLawName
 from pate.noise.exact import SystemNoise
 from pate.rounds.model import RoundModel
-from pate.rounds.residual import residual_sums
+from pate.rounds.record_array import residual_sums
 from simulation.audit.options import AuditOptions
 from simulation.audit.records import record_pairs
 from simulation.audit.run import mechanism_of

@@ -18,7 +18,7 @@ from pate.features.neighbours import representatives
 from pate.features.space import directions_over
 from pate.formats.noisy_counts import NoisyVotes, RoundCounts
 from pate.rounds.model import RoundModel
-from pate.rounds.residual import residual_sums
+from pate.rounds.record_array import residual_sums
 from pate.rounds.solver import Released, Start, next_model
 from student.chances import sums as linear
 from student.chances.cells import cells_of

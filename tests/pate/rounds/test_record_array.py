@@ -16,9 +16,9 @@ import pytest
 from pate.answers import MOST_CLASSES
 from pate.codes import GRID, Change, code_of
 from pate.errors import DataError, ProtocolError
-from pate.rounds import residual
+from pate.rounds import record_array
 from pate.rounds.model import MOST_CUT, MOST_WEIGHT, RoundModel
-from pate.rounds.residual import CHANCE_GRID, chances, residual_sums
+from pate.rounds.record_array import CHANCE_GRID, chances, residual_sums
 from tests.support.changes import joined, largest, within
 
 Sums: TypeAlias = Callable[..., np.ndarray]
@@ -127,7 +127,7 @@ def test_a_patient_adds_what_is_its_own_in_any_order_and_beside_anyone(
         own = [summed(kinds[whose == at], shown, whose[whose == at]) for at in set(whose.tolist())]
         order = drawn.permutation(len(whose))
         # From one array in memory to all of them.
-        monkeypatch.setattr(residual, "_AT_ONCE", 4 * (1 + number % 7))
+        monkeypatch.setattr(record_array, "_AT_ONCE", 4 * (1 + number % 7))
         found = summed(kinds[order], shown, (whose * 10**12 - 5)[order])
         assert np.array_equal(found, sum(own))
         # A patient of one record is that record.
@@ -185,7 +185,7 @@ def test_an_array_is_its_records_own_to_the_last_bit(
 ) -> None:
     for shown in shown_models(directions, classes):
         for parts in (1, 3, 50, 10**6):
-            monkeypatch.setattr(residual, "_AT_ONCE", parts * directions * classes)
+            monkeypatch.setattr(record_array, "_AT_ONCE", parts * directions * classes)
             assert is_own(shown, classes)
     assert is_own(None, classes)
 
@@ -198,7 +198,7 @@ def test_no_model_makes_an_array_longer(directions: int, classes: int) -> None:
     codes[0], codes[1] = 0, 0
     codes[1, 0] = -GRID
     for shown in shown_models(directions, classes):
-        arrays = residual._arrays(codes, labels, classes, shown)
+        arrays = record_array._arrays(codes, labels, classes, shown)
         assert np.isfinite(arrays).all()
         assert np.array_equal(arrays, np.trunc(arrays))
         assert np.square(arrays).sum(axis=(1, 2)).max() <= GRID**2
@@ -208,7 +208,7 @@ def test_no_model_makes_an_array_longer(directions: int, classes: int) -> None:
         # Each is rounded by itself.
         assert np.abs(found.sum(axis=1) - CHANCE_GRID).max() <= classes / 2
     # In whole numbers nearly all of a cut array is left.
-    cut = residual._arrays(codes[1:], labels[1:], classes, shown_models(directions, classes)[2])
+    cut = record_array._arrays(codes[1:], labels[1:], classes, shown_models(directions, classes)[2])
     length = np.sqrt(np.square(cut).sum(axis=(1, 2)))
     assert length.max() > (0.99 if directions * classes < 1000 else 0.9) * GRID
 
@@ -223,7 +223,7 @@ def test_an_array_is_the_gradient_of_the_shown_model_but_for_rounding() -> None:
     length = np.sqrt(np.square(exact).sum(axis=(1, 2)))[:, None, None]
     for cut in (100, 600, MOST_CUT):
         wanted = exact / np.maximum(length, cut / GRID)
-        found = residual._arrays(codes, labels, 4, RoundModel(weights, cut)) / GRID
+        found = record_array._arrays(codes, labels, 4, RoundModel(weights, cut)) / GRID
         assert np.abs(found - wanted).max() < 1.2 / GRID
     assert (
         np.abs(
@@ -249,13 +249,13 @@ def test_exponentials_are_taken_one_number_at_a_time(monkeypatch: pytest.MonkeyP
         return math.exp(value)
 
     codes, labels = crowd(50, 16, 4, 12)
-    monkeypatch.setattr(residual, "math", type("Math", (), {"exp": staticmethod(counted)}))
+    monkeypatch.setattr(record_array, "math", type("Math", (), {"exp": staticmethod(counted)}))
     for at, shown in enumerate(shown_models(16, 4), 1):
         residual_sums(codes, labels, 4, shown)
         assert asked == [float] * 200 * at
     used = {
         f"{ast.unparse(node.value)}.{node.attr}"
-        for node in ast.walk(ast.parse(Path(residual.__file__).read_text(encoding="utf-8")))
+        for node in ast.walk(ast.parse(Path(record_array.__file__).read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute)
     }
     assert "math.exp" in used
@@ -290,7 +290,7 @@ def test_what_are_no_records_of_the_code_is_refused() -> None:
 def test_a_patient_with_more_records_than_can_be_squared_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(residual, "_MOST_RECORDS", 3)
+    monkeypatch.setattr(record_array, "_MOST_RECORDS", 3)
     codes, labels = crowd(8, 3, 2, 14)
     shown = RoundModel(np.zeros((3, 2), np.int64), 5)
     residual_sums(codes, labels, 2, shown, np.arange(8) // 3)
@@ -333,7 +333,7 @@ def vectorised(codes: Any, labels: Any, classes: int, shown: Any, units: Any = N
         return np.rint(sizes * CHANCE_GRID / sizes.sum(axis=1, keepdims=True)).astype(np.int64)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(residual, "chances", bent)
+        patch.setattr(record_array, "chances", bent)
         return residual_sums(codes, labels, classes, shown, units)
 
 

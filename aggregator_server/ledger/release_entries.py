@@ -1,7 +1,7 @@
 """The entries of votes and of answers, each with its rule; and all rules of a campaign's ledger.
 
 A sum is unmasked with one list of parties, and each charge is released once. Other kinds:
-:mod:`aggregator_server.ledger.steps`.
+:mod:`aggregator_server.ledger.campaign_entries`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import numpy as np
 
 from aggregator_server.ledger import encoding
-from aggregator_server.ledger.label_table import Answered, Source
-from aggregator_server.ledger.state import (
-    CampaignState,
-    Charge,
-    ReleasedLabel,
-    SumUnmasking,
-    VoteBatch,
-)
-from aggregator_server.ledger.steps import (
+from aggregator_server.ledger.campaign_entries import (
     CampaignStep,
     Close,
     Model,
@@ -31,6 +23,14 @@ from aggregator_server.ledger.steps import (
     Predictions,
     Roster,
     RoundEnd,
+)
+from aggregator_server.ledger.label_table import Answered, Source
+from aggregator_server.ledger.state import (
+    CampaignState,
+    Charge,
+    ReleasedLabel,
+    SumUnmasking,
+    VoteBatch,
 )
 from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import total_cost

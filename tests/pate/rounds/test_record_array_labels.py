@@ -11,9 +11,9 @@ import pytest
 from pate.answers import Answer, answer_of
 from pate.codes import GRID, Change, code_of
 from pate.errors import DataError, UsageError
-from pate.rounds import residual
+from pate.rounds import record_array
 from pate.rounds.model import MOST_CUT, MOST_WEIGHT, RoundModel
-from pate.rounds.residual import CHANCE_GRID, label_chances, labels_unit, residual_sums
+from pate.rounds.record_array import CHANCE_GRID, label_chances, labels_unit, residual_sums
 from pate.rounds.solver import Released, Start, chances, confirmed, next_model
 from tests.support.changes import joined, largest, within
 
@@ -82,11 +82,11 @@ def test_an_array_is_its_records_own_and_no_longer(
     drawn = np.random.default_rng(5)
     usual = drawn.integers(-6000, 6000, (8, labels + 1))
     for shown in (None, RoundModel(usual, 300), RoundModel(usual, MOST_CUT), RoundModel(usual, 1)):
-        arrays = residual._arrays(codes, said, labels + 1, shown)
+        arrays = record_array._arrays(codes, said, labels + 1, shown)
         assert np.array_equal(arrays, np.trunc(arrays))
         assert np.square(arrays).sum(axis=(1, 2)).max() <= GRID**2
         for parts in (1, 7, 10**6):
-            monkeypatch.setattr(residual, "_AT_ONCE", parts * 8 * (labels + 1))
+            monkeypatch.setattr(record_array, "_AT_ONCE", parts * 8 * (labels + 1))
             order = drawn.permutation(60)
             found = residual_sums(codes[order], said[order], labels + 1, shown)
             assert np.array_equal(found, arrays.sum(axis=0))
@@ -102,7 +102,7 @@ def test_an_array_is_the_gradient_of_each_label_but_for_rounding() -> None:
     exact = codes[:, :, None] / GRID * apart[:, None, :]
     length = np.sqrt(np.square(exact).sum(axis=(1, 2)))[:, None, None]
     for cut in (100, 600, MOST_CUT):
-        found = residual._arrays(codes, said, 5, RoundModel(weights, cut)) / GRID
+        found = record_array._arrays(codes, said, 5, RoundModel(weights, cut)) / GRID
         assert np.abs(found - exact / np.maximum(length, cut / GRID)).max() < 1.2 / GRID
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pate.accounting.gdp import mu_squared_from_epsilon
 from pate.errors import UsageError
-from pate.rounds.rule import DIRECTIONS, MOST_ROUNDS, directions_of, parts_of, plan_of, told_apart
+from pate.rounds.plan import DIRECTIONS, MOST_ROUNDS, directions_of, parts_of, plan_of, told_apart
 
 
 def mu(epsilon: float) -> float:
