@@ -21,7 +21,7 @@ from pate.errors import PortInUseError
 from pate.runtime.child import joined, listen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from datetime import datetime
 
     from prometheus_client import Metric
@@ -134,6 +134,15 @@ def watched(status: Status, home: Path, host: str, port: int) -> Iterator[str]:
 
 def _app(status: Status, home: Path) -> App:
     """Return the application, read-only: each answer closes its connection."""
+    under_way: asyncio.Future[bytes] | None = None
+
+    async def metrics() -> bytes:
+        # One at a time, in a thread, for all that ask meanwhile: whoever asks and leaves, over and over,
+        # leaves no work behind.
+        nonlocal under_way
+        if under_way is None or under_way.done():
+            under_way = asyncio.ensure_future(asyncio.to_thread(render, status.standing, home))
+        return await asyncio.shield(under_way)
 
     async def app(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -144,10 +153,7 @@ def _app(status: Status, home: Path) -> App:
         code, kind, body = HTTPStatus.METHOD_NOT_ALLOWED, _JSON, b"{}\n"
         if scope["method"] in ("GET", "HEAD"):
             try:
-                # In a thread: a probe does not wait for the ledger.
-                code, kind, body = await asyncio.to_thread(
-                    _answer, scope["path"], status.standing, home
-                )
+                code, kind, body = await _answer(scope["path"], status.standing, metrics)
             except Exception as error:  # noqa: BLE001 - whatever it is, the party must not be hurt
                 _log.warning("cannot render metrics: %s: %s", type(error).__name__, error)
                 code = HTTPStatus.INTERNAL_SERVER_ERROR
@@ -160,11 +166,14 @@ def _app(status: Status, home: Path) -> App:
     return app
 
 
-def _answer(path: str, standing: Standing, home: Path) -> tuple[HTTPStatus, str, bytes]:
+async def _answer(
+    path: str, standing: Standing, metrics: Callable[[], Awaitable[bytes]]
+) -> tuple[HTTPStatus, str, bytes]:
     if path == "/metrics":
         from pate.runtime.metrics import CONTENT_TYPE
 
-        return HTTPStatus.OK, CONTENT_TYPE, render(standing, home)
+        return HTTPStatus.OK, CONTENT_TYPE, await metrics()
+    # A probe does not wait for the ledger.
     if path not in ("/healthz", "/readyz"):
         return HTTPStatus.NOT_FOUND, _JSON, b"{}\n"
     ready = path == "/healthz" or standing.state == "connected"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -148,6 +149,31 @@ def test_a_probe_is_answered_while_others_hold_all_the_room(address: str) -> Non
     finally:
         for each in held:
             each.close()
+
+
+def test_who_asks_and_leaves_leaves_no_work_behind(
+    address: str, ledger: PartyLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metrics are made one at a time, and probes do not wait for them."""
+    port, made, goes_on = httpx.URL(address).port, [], threading.Event()
+    assert port is not None
+    campaigns = ledger.campaigns
+
+    def slow() -> object:
+        made.append(None)
+        goes_on.wait(30)
+        return campaigns()
+
+    monkeypatch.setattr(ledger, "campaigns", slow)
+    try:
+        for _ in range(10 * MOST_CONNECTIONS):
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as visitor:
+                visitor.sendall(b"GET /metrics HTTP/1.1\r\nHost: it\r\n\r\n")
+        assert get(f"{address}/healthz").status_code == 200
+    finally:
+        goes_on.set()
+    assert get(f"{address}/metrics").status_code == 200
+    assert len(made) <= 2
 
 
 def test_a_port_that_is_taken_is_named(status: Status, tmp_path: Path) -> None:
