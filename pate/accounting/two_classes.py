@@ -74,7 +74,8 @@ class TwoClasses(Batch):
 
     def worst_of_each(self, distance: int) -> Floats:
         """Return (queries, orders): the largest cost of a query's counts within ``distance``."""
+        reach = min(distance, len(self.table))  # farther there are no counts, only time and memory
         within = ndimage.maximum_filter1d(
-            self.table, 2 * distance + 1, axis=0, mode="constant", cval=0.0
+            self.table, 2 * reach + 1, axis=0, mode="constant", cval=0.0
         )
         return slackened(within[self.top.astype(np.intp)], distance)

@@ -69,6 +69,12 @@ def test_distances_of_neighbours_differ_by_one_at_most() -> None:
             assert abs(other.distance_to(target, 6.0, 40) - reached) <= 1
 
 
+def test_no_distance_is_too_far() -> None:
+    """Beyond the number of teachers there are no more counts, and no work."""
+    every = batch([[31, 9]], CHECKED)
+    assert every.distance_to(1e9, 6.0, 10**12) == 10**12
+
+
 def test_it_is_below_the_bound_that_it_replaces() -> None:
     rows = np.array([[60, 140], [190, 10]])
     setting, unit = GaussianSetting(label=DiscreteGaussian(20.0)), Neighbours()
