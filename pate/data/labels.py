@@ -90,7 +90,9 @@ def cell_text(value: object) -> str | None:
         return str(int(value))  # type: ignore[call-overload] # of numpy as well, which is not imported
     if isinstance(value, float) or (isinstance(value, Real) and hasattr(value, "dtype")):
         return float_text(value)  # type: ignore[arg-type] # as above
-    return str(value) if isinstance(value, Decimal) or hasattr(value, "isoformat") else None
+    if isinstance(value, Decimal):
+        return "" if value.is_nan() else str(value)  # also a signalling one, or one with a number
+    return str(value) if hasattr(value, "isoformat") else None
 
 
 def plain_truth(cell: str) -> str:

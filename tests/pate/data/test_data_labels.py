@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pate.data.labels import clean_name, encode_labels, parse_number, plain_names, sorted_classes
+from pate.data.labels import (
+    cell_text,
+    clean_name,
+    encode_labels,
+    parse_number,
+    plain_identity,
+    plain_names,
+    sorted_classes,
+)
 from pate.data.odd import Odd
 from pate.errors import DataError, SchemaError
 
@@ -34,6 +43,14 @@ def test_class_order(names: list[str], order: tuple[str, ...]) -> None:
 def test_class_order_does_not_hang_on_the_order_of_records(names: list[str]) -> None:
     assert sorted_classes(names) == sorted_classes(reversed(names))
     assert sorted(sorted_classes(names)) == sorted(set(names))
+
+
+def test_a_decimal_is_the_number_that_it_is_and_none_if_it_is_none() -> None:
+    """A database's NaN may carry a number or a signal: neither makes a patient or a class of it."""
+    for text in ("NaN", "-NaN", "sNaN", "NaN12"):
+        assert cell_text(Decimal(text)) == ""
+    for text, name in (("0.10", "0.1"), ("1E+2", "100"), ("7.0", "7"), ("-0", "0"), ("1E+30", "")):
+        assert plain_identity(cell_text(Decimal(text)) or "") == name
 
 
 def test_numbers_print_as_integers_only_if_all_are_numbers() -> None:
