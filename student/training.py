@@ -112,11 +112,12 @@ def _learnable(lesson: Lesson, chosen: str) -> Lesson:
                 "a table of features, or with an encoder and --model head"
             )
     # Of teachers' counts a network learns the labels: records of others did not vote at its images.
-    if lesson.noisy is not None and lesson.noisy.of_teachers and isinstance(lesson.public, Images):
+    counted = lesson.noisy is not None and lesson.noisy.of_teachers and not lesson.noisy.of_arrays
+    if counted and isinstance(lesson.public, Images):
         if not len(lesson.labels):
             raise DataError(
                 f"--model {chosen} learns from labels, and no noisy count leads clearly: more epsilon, or "
-                "--release arrays over an encoder's rows"
+                "--release arrays"
             )
         lesson = replace(lesson, noisy=None)
     if not len(lesson.labels) and not by_rows and chosen != OWN_NETWORK:

@@ -130,8 +130,13 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
         own = [private.take(part) for part in problem.parts(seed)]
         reused, began, worked = False, time.monotonic(), time.process_time()
         if "release" in setting:  # answers to the whole public set at once, all numbers by rule
-            options, place = options_of_arrays(problem, setting, needed(epsilon)), _homes(work)
-            number = teachers_wanted(spec_of(options, problem.split.queries))
+            place = _homes(work)
+            if row.options is None:
+                options = options_of_arrays(problem, setting, needed(epsilon))
+                number = teachers_wanted(spec_of(options, problem.split.queries))
+            else:
+                options = _options(setting)
+                number = options.teachers_of(len(own))[0]
             penalty = OF_PARTIES if problem.by_party else OF_MANY
             sources: list[campaign.Source] = [
                 Averaged(

@@ -106,7 +106,7 @@ class NoisyVotes:
         number, code = len(self.queries), code_of(self.code)
         if self.model is not None:
             return f"a model in {number} directions, after {len(self.earlier)} rounds"
-        if code.name == AXES:
+        if self.of_arrays:
             return f"the noisy sum of teachers' answers in {number} directions"
         if self.dense:
             return f"noisy sums in {number} directions"
@@ -120,6 +120,11 @@ class NoisyVotes:
         """Whether teachers voted, for a class, and all of it is one release."""
         code = code_of(self.code)
         return code.of_teachers and not code.answer.of
+
+    @property
+    def of_arrays(self) -> bool:
+        """Whether each teacher cast its answer to the whole public set as one array."""
+        return code_of(self.code).name == AXES
 
     @property
     def class_counts(self) -> tuple[NDArray[np.float64], float]:
