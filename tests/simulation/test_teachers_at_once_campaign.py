@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
@@ -23,18 +24,21 @@ from pate.accounting.events import NoisyArray
 from pate.campaign.settings import spec_of
 from pate.campaign.spec import CampaignSpec
 from pate.codes import GRID, code_of
-from pate.data.values import Dataset, Table
+from pate.data.values import Dataset, Inputs, Table
 from pate.errors import UsageError
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.planning.forecast import teachers_wanted
 from pate.runtime.home import private_directory
 from pate.runtime.screen import Screen
+from simulation.datasets import DatasetSplit, deal, digits
 from simulation.parties import open_ensemble, open_voter, party_home
 from simulation.simulate import carrier_to, run_campaign
+from student.chances.evidence import chances_of
 from student.evaluation.evaluate import Evaluation, LabelledData
 from student.lesson import Effort, Lesson, Student
-from student.session import graduate
+from student.session import graduate, teachers_of
+from student.session import lesson as lesson_of
 from student.training import train
 
 CLASSES = ("no", "yes")
@@ -59,18 +63,22 @@ def records(number: int, seed: int) -> Dataset:
 PUBLIC = records(QUERIES, 1).inputs
 
 
-def made(**changes: Any) -> CampaignSpec:
-    return spec_of(CampaignOptions(**(TERMS | changes)), PUBLIC)
+def made(public: Inputs = PUBLIC, **changes: Any) -> CampaignSpec:
+    return spec_of(CampaignOptions(**(TERMS | changes)), public)
 
 
 def ran(
-    place: Path, teachers: int = TEACHERS, model: str = "", **changes: Any
+    place: Path,
+    teachers: int = TEACHERS,
+    model: str = "",
+    split: DatasetSplit | None = None,
+    **changes: Any,
 ) -> tuple[LabelSet, Path]:
-    """Run a campaign; return its labels and the folder of its ledger."""
-    voters = []
+    """Run a campaign, of a table unless data are given; return its labels and the folder of its ledger."""
+    voters, public = [], PUBLIC if split is None else split.public.inputs
     for number in range(PARTIES):
         home = private_directory(party_home(place, number))
-        own = records(RECORDS, 10 + number)
+        own = records(RECORDS, 10 + number) if split is None else split.parties[number]
         voters.append(
             open_voter(
                 home,
@@ -81,10 +89,10 @@ def ran(
         )
     folder = place / "campaign"
     with (
-        Ledger.create(folder / LEDGER_FILE, made(**changes)) as ledger,
+        Ledger.create(folder / LEDGER_FILE, made(public, **changes)) as ledger,
         carrier_to(voters) as carrier,
     ):
-        run_campaign(ledger, PUBLIC, carrier, screen=Screen("test"))
+        run_campaign(ledger, public, carrier, screen=Screen("test"))
     return label_set(folder), folder
 
 
@@ -148,6 +156,22 @@ def test_teachers_vote_at_once_and_a_student_learns(
 def test_arrays_of_any_kind_of_teachers(tmp_path: Path) -> None:
     labels, _ = ran(tmp_path, model="linear", teachers=20, release="axes-8", epsilon=8.0)
     assert ranks(labels, tmp_path / "student") > 0.75
+
+
+def test_a_student_of_images_learns_from_arrays(tmp_path: Path) -> None:
+    split = deal(digits(), PARTIES, public=400, test=300)
+    classes = ",".join(split.public.classes)
+    labels, folder = ran(tmp_path, split=split, release="axes-16", classes=classes, epsilon=8.0)
+    verify(folder / LEDGER_FILE)
+    assert not labels.rows
+    lesson = lesson_of(
+        split.public.inputs, labels.rows, labels.classes, labels.noisy, teachers_of(labels)
+    )
+    (told,) = chances_of(lesson, None, seed=0)
+    assert (told.matrix.argmax(axis=1) == split.public.labels).mean() > 0.7
+    torch.set_num_threads(1)
+    student = train(lesson, seed=0, device="cpu", effort=Effort(steps=80))
+    assert (student.predict(split.test.inputs) == split.test.labels).mean() > 0.7
 
 
 def test_the_rule_states_directions_and_teachers() -> None:

@@ -131,6 +131,30 @@ def test_classes_between_others_are_not_hidden() -> None:
         assert right[sides].mean() > 0.9
 
 
+def test_the_level_of_many_classes_is_a_prior_where_noise_hides_shares() -> None:
+    """Twelve groups in a row, one with half of the rows: a mean made equal would move most of them."""
+    rng = np.random.default_rng(8)
+    truth = np.concatenate([np.zeros(300, np.int64), np.arange(300) % 11 + 1])
+    places = 4 * np.stack([np.cos(truth), np.sin(truth)])
+    public = Table(("a", "b"), tuple(places + 0.1 * rng.normal(size=(2, 600))))
+    points = space_over(public).embed(public)
+    rows = [0, 300, 303]
+    axes = Axes.fit(points, rows)
+    means = np.stack(
+        [(points - points.mean(axis=0))[truth == each].mean(axis=0) for each in range(12)]
+    )
+    one = axes.array(axes.reading @ (points - points.mean(axis=0)) @ means.T, np.full(12, 1 / 12))
+    hidden, known = 0.03 * GRID * TEACHERS, 0.0
+    found = {
+        noise: teachers_chances(
+            public, NoisyVotes(np.array(rows), TEACHERS * one, noise, "axes-3"), TEACHERS
+        )
+        for noise in (hidden, known)
+    }
+    assert found[hidden][:, 0].mean() > 0.1
+    np.testing.assert_allclose(found[known].mean(axis=0), 1 / 12, atol=0.01)
+
+
 def test_arrays_that_say_nothing_are_equal_chances() -> None:
     noisy = NoisyVotes(np.array(ROWS), np.zeros((5, 9), np.int64), 0.0, "axes-5")
     np.testing.assert_allclose(teachers_chances(PUBLIC, noisy, TEACHERS), 1 / 9)

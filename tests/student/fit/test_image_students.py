@@ -263,10 +263,16 @@ def test_a_lesson_must_hold_together() -> None:
     with pytest.raises(DataError, match="there are no labels"):
         Lesson(public.inputs, two[:0], two[:0], public.classes)
     # Dense sums can be learnt without a label, but not by a trainer of labels.
-    sums = NoisyVotes(np.arange(2), np.ones((2, 10), dtype=np.int64), 1.0, "dense-2")
-    lesson = Lesson(public.inputs, two[:0], two[:0], public.classes, sums)
-    with pytest.raises(DataError, match="--model vat learns from labels, and none were"):
-        train(lesson, model="vat", seed=0)
+    for code in ("dense-2", "axes-2"):
+        sums = NoisyVotes(np.arange(2), np.ones((2, 10), dtype=np.int64), 1.0, code)
+        lesson = Lesson(public.inputs, two[:0], two[:0], public.classes, sums, teachers=3)
+        with pytest.raises(DataError, match="--model vat learns from labels, and none were"):
+            train(lesson, model="vat", seed=0)
+    # Of teachers' counts images have the labels only.
+    counts = NoisyVotes(np.arange(2), np.ones((2, 10), dtype=np.int64), 1.0, "each-2")
+    lesson = Lesson(public.inputs, two[:0], two[:0], public.classes, counts, teachers=3)
+    with pytest.raises(DataError, match="no noisy count leads clearly"):
+        train(lesson, seed=0)
     with pytest.raises(DataError, match="two labels"):
         Lesson(public.inputs, two * 0, two, public.classes)
     with pytest.raises(DataError, match="outside the 900"):
