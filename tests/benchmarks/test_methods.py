@@ -241,6 +241,17 @@ def test_teachers_of_arrays_learn_with_numbers_by_rule(tmp_path: Path) -> None:
     assert made.guarantee["epsilon"] <= 20.0
 
 
+def test_a_row_of_arrays_states_its_teachers(tmp_path: Path) -> None:
+    own = Options(aggregator="gnmax", release="axes-4", epsilon=20.0, delta=1e-5, teachers=9)
+    problem, row = tiny(), replace(COMPARISON, options=own, epsilons=())
+    method = votes.teachers(row, tmp_path, SCREEN)
+    (setting,) = method.settings(problem)
+    made = method.fit(problem, setting, None, 0)
+    assert measure.auc(made.test, problem.split.test.labels) > 0.8
+    assert (setting["release"], setting["teachers"]) == ("axes-4", 9)
+    assert made.guarantee["epsilon"] <= 20.0
+
+
 @pytest.mark.parametrize("why", [ONLY_NOISE, "the disk is gone"])
 def test_a_campaign_of_noise_only_has_no_student_and_other_errors_are_errors(
     why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
