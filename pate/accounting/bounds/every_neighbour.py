@@ -58,7 +58,8 @@ def rdp(
     """Return the largest divergence of an answer from any neighbour's, (queries, orders) nats.
 
     An answer is the label, or, with a threshold test of the largest count, that there is none.
-    Rounded up by a relative 1e-7 or so. Ties go to the class that is first.
+    Rounded up by a relative 1e-7 or so; more at high orders where a class is 20 sigma behind or farther,
+    whose chance is only bounded. Ties go to the class that is first.
 
     >>> from pate.accounting.bounds.laws import Gaussian
     >>> from pate.accounting.bounds.sharp import GaussianSetting
