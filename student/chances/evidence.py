@@ -277,8 +277,8 @@ def _of_images(lesson: Lesson, seed: int) -> Chances:
     images, noisy = lesson.public, lesson.noisy
     assert isinstance(images, Images)  # noqa: S101  # encoded rows are of anything else
     if noisy is not None and noisy.of_arrays:
-        found = teachers_chances(images, noisy, lesson.teachers).astype(np.float32)
-        return Chances(found, "teachers", smooth=True)
+        answers = teachers_chances(images, noisy, lesson.teachers).astype(np.float32)
+        return Chances(answers, "teachers", smooth=True)
     if noisy is not None and noisy.dense:
         found = _of_sums(lesson, noisy)
         if found is not None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
@@ -159,6 +158,8 @@ def test_arrays_of_any_kind_of_teachers(tmp_path: Path) -> None:
 
 
 def test_a_student_of_images_learns_from_arrays(tmp_path: Path) -> None:
+    import torch
+
     split = deal(digits(), PARTIES, public=400, test=300)
     classes = ",".join(split.public.classes)
     labels, folder = ran(tmp_path, split=split, release="axes-16", classes=classes, epsilon=8.0)

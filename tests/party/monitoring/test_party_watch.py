@@ -155,7 +155,8 @@ def test_who_asks_and_leaves_leaves_no_work_behind(
     address: str, ledger: PartyLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Metrics are made one at a time, and probes do not wait for them."""
-    port, made, goes_on = httpx.URL(address).port, [], threading.Event()
+    port, goes_on = httpx.URL(address).port, threading.Event()
+    made: list[None] = []
     assert port is not None
     campaigns = ledger.campaigns
 
