@@ -100,6 +100,8 @@ def _parts(results: Mapping[str, Result]) -> dict[str, str]:
         "once": claims.counted(claims.gaps(compared, "records", "records-once", every)),
         "in rounds": claims.with_both(compared, "records", "records-once"),
         "in arrays": claims.with_both(compared, "teachers", "teachers-labels"),
+        "empty": " Where the cell of records' votes is empty, rounds did not run."
+        * any(one.cell("records", epsilon) is None for one in compared for epsilon in TABLED),
         "teachers rival": claims.counted(claims.gaps(compared, "teachers", "rival", every)),
         "no privacy": points("records", "pooled", [SHOWN]),
         "whole party": claims.span(

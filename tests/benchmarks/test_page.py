@@ -39,6 +39,21 @@ def test_making_the_page_again_changes_no_byte() -> None:
         )
 
 
+def test_an_empty_cell_of_records_votes_is_told() -> None:
+    told = "rounds did not run"
+    every = {
+        name: each
+        for name, each in read_all(RESULTS).items()
+        if not name.startswith(page.COMPARISON)
+        or all(each.cell("records", epsilon) for epsilon in page.TABLED)
+    }
+    assert told not in page.render(every)[page.PAGE]
+    heart = every["compare-heart"]
+    cells = tuple(one for one in heart.cells if one != heart.cell("records", page.TABLED[0]))
+    text = page.render(every | {heart.row: replace(heart, cells=cells)})[page.PAGE]
+    assert told in text
+
+
 def test_the_page_is_short_and_names_what_it_shows() -> None:
     text = (DOCS / page.PAGE).read_text(encoding="utf-8")
     assert len(text.split()) <= 3_500
@@ -189,7 +204,7 @@ def test_sentences_follow_the_figures(tmp_path: Path) -> None:
     assert ours is not None
     better = replace(ours, figures=ours.figures | {"accuracy": Estimate(0.95, 0.94, 0.96)})
     after = page.render(results | {adult.row: adult.with_cell(better)})
-    said = re.compile(r"Records' votes\*\* are ahead in (\d+) and behind in (\d+) of 30")
+    said = re.compile(r"Records' votes\*\* are ahead in (\d+) and behind in (\d+) of \d+")
     (ahead, behind), (more, fewer) = (said.findall(made[page.PAGE])[0] for made in (before, after))
     assert (int(more), int(fewer)) == (int(ahead) + 1, int(behind) - 1)
     assert "Adult at epsilon 1 (+9.5)" in after[page.PAGE]
