@@ -251,7 +251,10 @@ def _fraction(value: object, path: str) -> Fraction:
 
 
 def _is_array(kind: Any) -> bool:
-    return getattr(kind, "__module__", "") == "numpy" and kind.__name__ == "ndarray"
+    # ``NDArray`` is a class of arrays, or from numpy 2.5 on an alias of that name.
+    return getattr(kind, "__name__", "") in ("ndarray", "NDArray") and (
+        getattr(kind, "__module__", "").startswith("numpy")
+    )
 
 
 def _array(value: object, path: str) -> object:
@@ -296,9 +299,9 @@ def _reader(kind: Any, kinds: tuple[type, ...] = ()) -> _Reader:
         return _one_of(arguments)
     if origin is tuple:
         return _tuple(arguments, kinds)
-    if _is_array(origin) and "int64" in str(arguments[1]):
+    if _is_array(origin) and "int64" in str(arguments[-1]):
         return _array
-    if origin is not None and issubclass(origin, Mapping) and arguments[0] is str:
+    if isinstance(origin, type) and issubclass(origin, Mapping) and arguments[0] is str:
         return _mapping(_reader(arguments[1], kinds))
     if isinstance(kind, type) and is_dataclass(kind):
         return _tagged((kind,)) if issubclass(kind, TextForm) else _object(kind)
