@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator_server.campaign.labelling import begin_round, outcomes_of, summary_of
-from pate.accounting import two_classes
+from pate.accounting import nearby
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
 from pate.accounting.bounds.theorem6_plus import Table
@@ -79,7 +79,7 @@ def bound_of(mechanism: Mechanism, order: float, tables: Tables) -> Bound:
 def batch_of(rows: Counts, mechanism: Mechanism, order: float, bound: Bound) -> Batch:
     """Return the gate's input from (queries, classes) votes. Secret."""
     setting, neighbours = _setting(mechanism)
-    return two_classes.batch_of(rows, setting, neighbours, bound, np.array([order]))
+    return nearby.batch_of(rows, setting, neighbours, bound, np.array([order]))
 
 
 def labels_behind(

@@ -19,7 +19,7 @@ from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.conversion import best_order, check_delta, epsilon_from_rdp
 from pate.accounting.gate import Choice, least_for_public_proxy
 from pate.accounting.gdp import epsilon_from_delta
-from pate.accounting.two_classes import batch_of
+from pate.accounting.nearby import batch_of
 from pate.errors import UsageError
 
 if TYPE_CHECKING:

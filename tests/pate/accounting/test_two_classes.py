@@ -9,8 +9,7 @@ from pate.accounting.arrays import Floats
 from pate.accounting.bounds.laws import DiscreteGaussian, Law
 from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.choices import Adjacency
-from pate.accounting.nearby import Batch
-from pate.accounting.two_classes import TwoClasses, batch_of
+from pate.accounting.nearby import Batch, TwoClasses, batch_of
 from pate.accounting.units import Neighbours
 from tests.support.accounting import exact
 from tests.support.accounting.small_worlds import label_bound
