@@ -1,4 +1,4 @@
-"""What a site's operator is asked, under the policy ``ask``, and is told of the policy and its bound.
+"""A site's operator: the question of the policy ``ask``, and the words on the policy and its bound.
 
 The terminal and the party's page ask one question, and the first answer counts. It is stored as the
 campaign is: in the ledger, once joined.
