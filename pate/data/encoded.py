@@ -43,9 +43,8 @@ class Raw:
     # returns n records in order, each read as it is asked for, None for an unusable one, which is noted;
     # without a collector of problems it is an error
     stream: Callable[[], Iterator[Record | None]]
-    names: Sequence[str] | None = (
-        None  # n class names, "" for none; None if nothing names the classes
-    )
+    # n class names, "" for none; None if nothing names the classes
+    names: Sequence[str] | None = None
     # (n,) str, the group (patient) of each, "" for none; None if nothing names one
     groups: NDArray[np.str_] | None = None
     # n cells of each column of several labels, or of numbers

@@ -67,9 +67,8 @@ TAIL_ERROR: Final = (2.0**-46, 1.2e-11)
 class Rows(NamedTuple):
     """Some histograms: classes by falling count, the plurality apart; all logarithms are natural."""
 
-    order: NDArray[
-        np.intp
-    ]  # (queries, classes), by falling count; of equal ones the first is first
+    # (queries, classes), by falling count; of equal ones the first is first
+    order: NDArray[np.intp]
     log_star: Floats  # (queries,) log P of the plurality
     log_p: Floats  # (queries, classes - 1), the others; -inf if far behind
     log_far: Floats  # (queries,) bound on the chance of all that are far behind together
