@@ -84,6 +84,9 @@ class _Rule:
     flat: str | Mapping[str, str] | None = None
 
 
+_AS_IT_STANDS: Final = _Rule()
+
+
 def in_text(
     *,
     name: str | None = None,  # of the field in the text; None: as the attribute
@@ -144,18 +147,18 @@ def write(value: object) -> Any:
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"a {type(value).__name__} has no text form")
     made: dict[str, Any] = {value.tag: value.name} if isinstance(value, TextForm) else {}
-    for field in fields(value):
-        rule, inner = _rule_of(field.metadata), getattr(value, field.name)
+    for name, rule, default in _written(type(value)):
+        inner = getattr(value, name)
         if rule.flat is not None and inner is not None:
             text = write(inner)
             if isinstance(inner, TextForm):
                 del text[inner.tag]
-            made |= {_outer(rule.flat, name): each for name, each in text.items()}
+            made |= {_outer(rule.flat, part): each for part, each in text.items()}
         elif rule.flat is not None:
-            places = _shape(type(value))[1][field.name].fields
-            made |= dict.fromkeys(name for name, each in places.items() if not each.omitted)
-        elif not rule.absent and not (rule.omitted and inner == field.default):
-            made[rule.name or field.name] = write(inner)
+            places = _shape(type(value))[1][name].fields
+            made |= dict.fromkeys(part for part, each in places.items() if not each.omitted)
+        elif not rule.absent and not (rule.omitted and inner == default):
+            made[rule.name or name] = write(inner)
     return made
 
 
@@ -207,8 +210,14 @@ def _no_constant(text: str) -> object:
     raise ValueError(f"{text} is not a JSON number")
 
 
+@cache
+def _written(kind: Any) -> tuple[tuple[str, _Rule, object], ...]:
+    """Return of each field of a dataclass its name, its rule and its default."""
+    return tuple((each.name, _rule_of(each.metadata), each.default) for each in fields(kind))
+
+
 def _rule_of(metadata: Mapping[Any, Any]) -> _Rule:
-    rule: _Rule = metadata.get(_RULE, _Rule())
+    rule: _Rule = metadata.get(_RULE, _AS_IT_STANDS)
     return rule
 
 
