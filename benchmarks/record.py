@@ -223,9 +223,16 @@ class Result:
         found = [one for one in self.cells if (one.method, one.epsilon) == (method, epsilon)]
         return found[0] if found else None
 
-    def with_cell(self, cell: Cell) -> Result:
-        """Return the same with one cell added or replaced."""
-        others = [each for each in self.cells if each.key != cell.key]
+    def with_cell(self, cell: Cell, *, at_any: bool = False) -> Result:
+        """Return the same with one cell added or replaced.
+
+        ``at_any``: it replaces those of its method at any epsilon, as where the ledger says which it came to.
+        """
+        others = [
+            each
+            for each in self.cells
+            if each.key != cell.key and not (at_any and each.method == cell.method)
+        ]
         return replace(self, cells=(*others, cell))
 
     def to_json(self) -> str:

@@ -67,7 +67,8 @@ def run_row(
             cell = run_cell(method, problem, epsilon, dealings or row.dealings, screen)
             if part:  # another process may run another part
                 result = record.read(row.name, out) or result
-            result = result.with_cell(_dated(replace(cell, commit=commit), result))
+            dated = _dated(replace(cell, commit=commit), result)
+            result = result.with_cell(dated, at_any=epsilon is None)
             result.write(out)
     return out / f"{row.name}.json"
 

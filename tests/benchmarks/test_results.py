@@ -89,6 +89,10 @@ def test_other_contents_are_refused(change: dict[str, object]) -> None:
 def test_a_cell_takes_the_place_of_an_earlier_one() -> None:
     cell = replace(made().cells[0], tried=5)
     assert [each.tried for each in made().with_cell(cell).cells] == [2, 5]
+    # A campaign's epsilon follows from its ledger: a new run may come to another, in the last digits, too.
+    cell = replace(cell, epsilon=(cell.epsilon or 0) * (1 + 1e-9))
+    assert [each.tried for each in made().with_cell(cell).cells] == [1, 2, 5]
+    assert [each.tried for each in made().with_cell(cell, at_any=True).cells] == [2, 5]
 
 
 def test_published_results_are_of_their_rows_and_stored_as_the_program_stores_them() -> None:
