@@ -60,6 +60,8 @@ _TERMS = (
 )  # fmt: skip
 #: Records per teacher, if digits are synthesised.
 _RECORDS_EACH = 10
+#: Real digits of a party, at least: with fewer one of hundreds would have a single class by chance.
+_FEWEST = 8
 #: Largest total size of the parties' copies of the public set for which each receives its own.
 _MOST_COPIED = 2**28
 
@@ -269,7 +271,8 @@ def _dealt(setting: SimulationOptions, encoder: Reader | None, screen: Screen) -
     else:
         records = digits()
         private = len(records) * (1 - _PUBLIC_SHARE - _TEST_SHARE)
-        if setting.queries is not None or setting.parties * setting.teachers > private:
+        needed = setting.parties * max(setting.teachers, _FEWEST)
+        if setting.queries is not None or needed > private:
             public = setting.queries or int(len(records) * _PUBLIC_SHARE)
             test = int(len(records) * _TEST_SHARE)
             wanted = public + test + setting.parties * setting.teachers * _RECORDS_EACH

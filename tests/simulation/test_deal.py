@@ -10,7 +10,10 @@ import pytest
 from pate.data.read import read_dataset, read_inputs
 from pate.data.values import Images, content_hash
 from pate.errors import DataError
+from pate.runtime.screen import Screen
 from simulation.datasets import deal, digits, digits_like, write_inputs, write_labelled
+from simulation.options import SimulationOptions
+from simulation.simulate import _dealt
 
 
 def test_nobody_holds_what_another_holds() -> None:
@@ -34,6 +37,16 @@ def test_made_up_digits_are_as_many_as_wanted_and_like_the_real_ones() -> None:
         mean = made.inputs.pixels[made.labels == label].mean(axis=0)
         others = [real.inputs.pixels[real.labels == at].mean(axis=0) for at in range(10)]
         assert int(np.argmin([np.abs(mean - each).sum() for each in others])) == label
+
+
+@pytest.mark.parametrize(("parties", "each"), [(100, 9), (300, 10)])
+def test_no_party_of_a_simulation_has_one_class_only(parties: int, each: int) -> None:
+    """300 parties of three real digits would: then digits are made, ten for each."""
+    setting = SimulationOptions(parties=parties, teachers=1)
+    dealt = _dealt(setting, None, Screen("pate"))
+    assert min(map(len, dealt.parties)) == each
+    # A party of ten digits has one class with chance 1e-9.
+    assert all(len(set(part.labels.tolist())) > 1 for part in dealt.parties)
 
 
 def test_too_many_parties_are_refused() -> None:
