@@ -51,8 +51,7 @@ from pate.runtime.home import (
     write_file,
 )
 from pate.storage.hash_chain import Head
-from protos.encoder_files import PackedEncoder
-from protos.public_set import pack_public_set, read_public_set
+from protos.public_set import PackedEncoder, pack_public_set, read_public_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from aggregator_server.campaign.capped import CappedRelease
+from aggregator_server.campaign.labelling import CappedRelease
 from aggregator_server.campaign.neighbour import Models, NeighbourRelease
 from aggregator_server.exchange.carrier import Distribution
 from aggregator_server.exchange.exchange import Exchange
@@ -37,8 +37,7 @@ from protos.public_set import PackedPublicSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aggregator_server.campaign.capped import Bar
-    from aggregator_server.campaign.labelling import Release
+    from aggregator_server.campaign.labelling import Bar, Release
     from aggregator_server.campaign.sums import Sums
     from aggregator_server.exchange.attendance import Keyring
     from aggregator_server.exchange.carrier import Carrier
@@ -83,7 +82,7 @@ def release_of(spec: CampaignSpec, bar: Bar) -> Release:
         return NeighbourRelease()
     if spec.gate is None:
         return CappedRelease(bar)
-    from aggregator_server.campaign.gated import GatedRelease  # its bounds are slow to import
+    from aggregator_server.campaign.labelling import GatedRelease  # its bounds are slow to import
 
     return GatedRelease()
 

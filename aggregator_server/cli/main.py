@@ -24,7 +24,6 @@ from aggregator_server.options import (
     public_here,
 )
 from pate.campaign.options import CampaignOption
-from pate.campaign.parameters import parameters_of
 from pate.errors import UsageError
 from pate.runtime.child import fork_ahead
 from pate.runtime.command import print_json, run
@@ -77,7 +76,7 @@ def start(options: CampaignOptions) -> None:
 def _campaign(options: CampaignOptions) -> None:
     """Run a campaign from its start to its end."""
     public = options.public or public_here()
-    parameters_of(options)  # first, as it imports no mathematics
+    options.parameters()  # first, as it imports no mathematics
     from pate.campaign.settings import delta_of, of_gated_delta, require_sense, spec_of
     from pate.data.locate import require_there
 

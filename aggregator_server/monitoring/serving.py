@@ -1,27 +1,35 @@
-"""Serves the page in a thread, in parallel to a campaign.
+"""The server's page, with metrics and two probes, served in a thread in parallel to a campaign.
 
 The campaign never waits for it: a failure here is reported once, and the campaign continues.
 """
 
 from __future__ import annotations
 
+import json
+import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from fastapi import Response
+from fastapi.responses import PlainTextResponse
+
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.authority import ends
-from aggregator_server.monitoring.overview import Check
+from aggregator_server.monitoring import metrics
+from aggregator_server.monitoring.overview import FILES, Check
 from aggregator_server.monitoring.status import Status
 from pate.errors import PateError, ProcessError
-from pate.page.serving import TokenPage
+from pate.page.serving import TokenPage, page_app
 from pate.runtime.child import LOOPBACK
 from pate.runtime.home import write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
+
+    from fastapi import FastAPI
 
     from aggregator_server.identities import Identities
     from aggregator_server.ledger.ledger import Ledger
@@ -79,8 +87,6 @@ class Page(TokenPage):
 
     def make_app(self, **access: Any) -> App:
         """Return the application, with metrics of this process."""
-        from aggregator_server.monitoring.app import make_app
-
         return make_app(self._status, scrape=self._scrape, **access)
 
     def _scrape(self, overview: Overview, streams: int) -> bytes:
@@ -188,3 +194,68 @@ def _certificates(identities: Identities) -> Check:
     except (OSError, ValueError) as error:
         return Check("certificates", ok=False, text=f"cannot be read: {error}")
     return Check("certificates", not lines, "; ".join(lines) or "good for 30 days or more")
+
+
+FAILED: Final = "the page failed; the campaign goes on"
+
+
+class _Told:
+    """The current overview and its JSON text, computed once for all readers."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+        self._last: tuple[Overview, str] | None = None
+
+    def __call__(self) -> tuple[Overview, str]:
+        found = self._status.overview()
+        last = self._last
+        if last is None or last[0] is not found:
+            last = self._last = found, json.dumps(found.to_json(), allow_nan=False)
+        return last
+
+
+def make_app(
+    status: Status,
+    *,
+    token: str,  # authorises reading
+    hosts: Collection[str],  # host names and addresses that requests may name
+    cookie: str = "pate-page",
+    secure: bool = False,
+    closing: threading.Event | None = None,
+    # renders metrics from an overview and the number of following browsers
+    scrape: Callable[[Overview, int], bytes] = lambda found, _: metrics.render(found),
+    on_fault: Callable[[BaseException], None] = lambda _: None,
+    **access: Any,  # see :class:`pate.page.access.PageAccess`
+) -> FastAPI:
+    """Return the application that shows a campaign's status."""
+    told, following = _Told(status), set[int]()
+    app = page_app(
+        lambda: told()[1],
+        FILES,
+        closing=closing or threading.Event(),
+        following=following,
+        on_fault=on_fault,
+        failed=FAILED,
+        token=token,
+        hosts=hosts,
+        cookie=cookie,
+        secure=secure,
+        program="pate-server",
+        **access,
+    )
+
+    @app.get("/metrics")
+    def measured() -> Response:
+        content = scrape(told()[0], len(following))
+        return Response(content, media_type=metrics.CONTENT_TYPE)
+
+    @app.get("/healthz")
+    async def alive() -> Response:
+        return PlainTextResponse("alive\n")
+
+    @app.get("/readyz")
+    def ready() -> Response:
+        fit = status.ready()
+        return PlainTextResponse("ready\n" if fit else "not ready\n", 200 if fit else 503)
+
+    return app

@@ -18,7 +18,7 @@ from party.policy.operator import rules_in_words
 from party.voting.ending import cost_in_words, leaving_in_words
 from pate.data.values import Images, Table
 from pate.formats.enrolment import readable
-from pate.page.serving import TokenPage
+from pate.page.serving import TokenPage, page_app
 from pate.printable import printable
 
 if TYPE_CHECKING:
@@ -230,8 +230,6 @@ class PartyPage(TokenPage):
     def make_app(self, **access: Any) -> App:
         """Return the application: what all pages have, and an answer by POST."""
         from fastapi import Response
-
-        from pate.page.app import page_app
 
         app = page_app(
             self._view,

@@ -19,8 +19,7 @@ from pate.encoders.graph import checked_graph
 from pate.errors import DataError, ProtocolError, SchemaError
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory, write_file
-from protos.encoder_files import read_encoder, read_first_piece
-from protos.public_set import read_public_set
+from protos.public_set import read_encoder, read_first_piece, read_public_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
 from pate.campaign import choices
-from pate.campaign.sum_terms import SumTerms  # noqa: TC001 — its reader looks it up
+from pate.campaign.roster import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.codes import NEAREST, code_of
 from pate.data.labels import LONGEST_CLASS_LIST, can_be_class
 from pate.errors import ProtocolError, UsageError

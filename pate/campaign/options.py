@@ -5,13 +5,21 @@ A help text is one line; the site makes its page of options from them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Annotated, Literal
 
 import typer
 
-from pate.campaign.choices import Aggregation, Aggregator, NoiseSource, Publish, Unit
+from pate.campaign.choices import (
+    Aggregation,
+    Aggregator,
+    NoiseSource,
+    Parameters,
+    Publish,
+    Unit,
+    exact,
+)
 from pate.noise import NoiseLawName
 from pate.runtime.options import of_campaign, of_privacy
 
@@ -188,3 +196,12 @@ class MechanismOptions(SumOptions, ParameterOptions):
         str | None,
         _neighbour(help="Series in which each unit votes in one campaign only.", metavar="NAME"),
     ] = None
+
+    def parameters(self) -> Parameters:
+        """Return the stated parameters, checked without mathematics: a command refuses them at once."""
+        given = {field.name: getattr(self, field.name) for field in fields(Parameters)}
+        found = Parameters(
+            **{name: exact(name, text) for name, text in given.items() if text is not None}
+        )
+        found.check(self.aggregator, distributed=self.noise == "distributed")
+        return found

@@ -32,10 +32,10 @@ from pate.campaign.choices import (
     RECORDS,
     check_budget,
     check_choice,
+    exact,
 )
-from pate.campaign.parameters import exact, parameters_of
+from pate.campaign.roster import SumTerms
 from pate.campaign.spec import MOST_VOTES, CampaignSpec, new_campaign_id
-from pate.campaign.sum_terms import SumTerms
 from pate.campaign.teacher_arrays import directions_for
 from pate.codes import AXES, DENSE, EACH, MOST_DIRECTIONS, NEAREST, Code, code_of
 from pate.data.labels import clean_name
@@ -67,7 +67,7 @@ def require_sense(options: MechanismOptions) -> None:
     Of neighbour votes most depends on the public set, so little of them is checked here.
     """
     if options.aggregator == "neighbour":
-        parameters_of(options)
+        options.parameters()
         _columns(options)
         code_of(options.code or NEAREST)
     else:
@@ -145,7 +145,7 @@ def spec_of(
         rounds=_rounds(options, cast, points),
         max_queries=options.max_queries,
         first_round_share=exact("first_round_share", options.first_round_share),
-        parameters=parameters_of(options),
+        parameters=options.parameters(),
         vote_proofs=options.vote_proofs,
         representatives=points,
         most_votes=most_votes,

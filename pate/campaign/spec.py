@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pate.accounting.events import GatedBatch  # noqa: TC001 — its reader looks it up
 from pate.campaign import choices
 from pate.campaign.announced import Announced, check_line, check_list
-from pate.campaign.parameters import Parameters
+from pate.campaign.choices import Parameters
 from pate.codes import AXES, NEAREST, code_of, require_places
 from pate.data.embeddings import encoder_in
 from pate.errors import StateError, UsageError

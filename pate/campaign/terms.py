@@ -52,9 +52,8 @@ if TYPE_CHECKING:
 
     from pate.accounting.composition import Composition
     from pate.campaign.default_noise import DefaultNoise
-    from pate.campaign.roster import RosterParty
+    from pate.campaign.roster import RosterParty, SumTerms
     from pate.campaign.spec import CampaignSpec
-    from pate.campaign.sum_terms import SumTerms
     from pate.mechanisms import Mechanism
     from pate.noise.share_laws import Shares
 

@@ -124,7 +124,7 @@ def card(description: Description) -> dict[str, str]:
 
 def _write_draft(out: Path, path: Path, content: bytes, graph: Graph, screen: Screen) -> None:
     from pate.encoders.description import FILE, MOST_TOKENIZER, read_at_most
-    from pate.encoders.draft import MODEL, TOKENIZER, draft, takes_texts
+    from pate.encoders.graph import MODEL, TOKENIZER, draft, takes_texts
     from pate.runtime.home import write_file
 
     if out.exists():

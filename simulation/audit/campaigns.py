@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from aggregator_server.campaign.capped import CappedRelease
+from aggregator_server.campaign.labelling import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from aggregator_server.results.statement import privacy_statement
@@ -26,11 +26,10 @@ from pate.accounting.conversion import float_up
 from pate.auditing.harness import Audit, Claim, Progress, Subject, audit
 from pate.auditing.mechanism import differing, gaussian_mu, kinds
 from pate.auditing.neighbours import distinguishing_pairs, in_turn
+from pate.campaign.choices import Parameters
 from pate.campaign.order import public_ranking
-from pate.campaign.parameters import Parameters
-from pate.campaign.roster import RosterParty
+from pate.campaign.roster import RosterParty, SumTerms
 from pate.campaign.spec import CampaignSpec, new_campaign_id
-from pate.campaign.sum_terms import SumTerms
 from pate.errors import UsageError
 from pate.formats.privacy_statement import NEIGHBOURS
 from pate.mechanisms import InteractiveGNMax

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from aggregator_server.campaign.capped import CappedRelease
+from aggregator_server.campaign.labelling import CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from aggregator_server.results.statement import privacy_statement
 from pate.auditing.harness import Audit, Progress
 from pate.auditing.intervals import canary_lower_bound, guess_from_labels
-from pate.campaign.parameters import Parameters
-from pate.campaign.roster import RosterParty
+from pate.campaign.choices import Parameters
+from pate.campaign.roster import RosterParty, SumTerms
 from pate.campaign.spec import CampaignSpec, new_campaign_id
-from pate.campaign.sum_terms import SumTerms
 from pate.data.values import Dataset, Images, content_hash
 from pate.errors import UsageError
 from pate.formats.privacy_statement import NEIGHBOURS

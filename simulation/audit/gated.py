@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from aggregator_server.campaign.gated import batch_of, bound_of, labels_behind
+from aggregator_server.campaign.labelling import batch_of, bound_of, labels_behind
 from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.gate import GateParameters
 from pate.accounting.units import Neighbours

@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pate.accounting.events import GatedBatch
 from pate.campaign.announced import LONGEST_TEXT, Announced
 from pate.campaign.offer import Offer, Settled
-from pate.campaign.roster import Member
-from pate.campaign.sum_terms import SumTerms
+from pate.campaign.roster import Member, SumTerms
 from pate.data.values import Images
 from pate.errors import ProtocolError
 from pate.storage.hash_chain import canonical

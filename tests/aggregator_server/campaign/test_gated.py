@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.gated import GatedRelease
-from aggregator_server.campaign.labelling import RoundSummary, outcomes_of
+from aggregator_server.campaign.labelling import GatedRelease, RoundSummary, outcomes_of
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.release_entries import CHAIN, replay
 from aggregator_server.ledger.verify import verify

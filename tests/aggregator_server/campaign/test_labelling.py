@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.capped import CHUNK, CappedRelease
+from aggregator_server.campaign.labelling import CHUNK, CappedRelease
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from pate.accounting.composition import total_cost

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator_server.campaign.capped import CHUNK
+from aggregator_server.campaign.labelling import CHUNK
 from aggregator_server.ledger.state import ReleasedLabel
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost

@@ -15,8 +15,7 @@ import grpc
 import numpy as np
 import pytest
 
-from aggregator_server.campaign.gated import GatedRelease
-from aggregator_server.campaign.labelling import RoundSummary, outcomes_of
+from aggregator_server.campaign.labelling import GatedRelease, RoundSummary, outcomes_of
 from aggregator_server.campaign.neighbour import NeighbourRelease
 from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, PlainAggregation
 from aggregator_server.ledger.ledger import Ledger

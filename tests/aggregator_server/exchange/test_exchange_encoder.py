@@ -15,7 +15,7 @@ from aggregator_server.exchange.outbox import Request
 from benchmarks.methods.local_grid import LocalGrid
 from party.flower.connection import make_client_app
 from pate.campaign.roster import RosterParty
-from protos.encoder_files import PackedEncoder
+from protos.public_set import PackedEncoder
 from tests.aggregator_server.exchange.test_exchange import Quick
 from tests.party.voting.test_encoders import CLASSES, WIDTH, Party
 from tests.support.campaign_messages import SERVER_KEY, request_in

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from aggregator_server.monitoring.app import make_app
-from aggregator_server.monitoring.serving import Page, PageServer
+from aggregator_server.monitoring.serving import Page, PageServer, make_app
 from pate.errors import LedgerError, PortInUseError, StateError, UsageError
 from pate.page.access import OPEN, cookie_of
-from pate.page.app import STREAMS
+from pate.page.serving import STREAMS
 from pate.runtime.child import listen
 from pate.runtime.home import PAGE_TOKEN, kept_token
 from tests.support.server.statuses import a_campaign, a_page, say

@@ -27,8 +27,7 @@ from pate.accounting.composition import Gdp, Pure, total_cost
 from pate.accounting.filters import GAUSSIAN_PART, Delta
 from pate.campaign.announced import Announced
 from pate.campaign.offer import Settled
-from pate.campaign.roster import Member
-from pate.campaign.sum_terms import SumTerms
+from pate.campaign.roster import Member, SumTerms
 from pate.codes import GRID
 from pate.data.cells import Decimal, Reading, Thousands
 from pate.data.schema import Schema

@@ -21,8 +21,8 @@ from pate.encoders.encoder import Encoder, read_description
 from pate.encoders.reading import Reader
 from pate.errors import DataError, ProtocolError
 from protos.bounds import MAX_ENCODER_PIECES, PIECE_BYTES
-from protos.encoder_files import PackedEncoder
 from protos.pate.v1 import vote_pb2
+from protos.public_set import PackedEncoder
 from tests.support.campaign_messages import campaign_message
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.encoders.dicom_files import dicom

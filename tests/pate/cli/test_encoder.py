@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from pate.data.embeddings import UNIT
 from pate.encoders.description import FILE
-from pate.encoders.draft import output_of
 from pate.encoders.encoder import Encoder
-from pate.encoders.graph import checked_graph
+from pate.encoders.graph import checked_graph, output_of
 from pate.encoders.inputs import prepared
 from pate.errors import DataError, PateError, UsageError
 from simulation.cli import app

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from aggregator_server.campaign.capped import CappedRelease
-from aggregator_server.campaign.labelling import RoundSummary
+from aggregator_server.campaign.labelling import CappedRelease, RoundSummary
 from aggregator_server.ledger.encoding import Probabilities
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.store import stores

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator_server.campaign.capped import CHUNK
+from aggregator_server.campaign.labelling import CHUNK
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.state import ReleasedLabel
 from aggregator_server.ledger.store import stores
