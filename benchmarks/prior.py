@@ -5,7 +5,7 @@
 
 Training runs in one thread and needs no data. It may be interrupted and resumed (``--resume``): the tables of
 a step depend on the seed and the step only. ``export`` writes the weights into the package and prints their
-digest, which belongs into party/teachers/prior/teacher.py. On another processor or version of PyTorch the
+digest, which belongs into party/teachers/by_records.py. On another processor or version of PyTorch the
 rounding differs, and so does the digest.
 
 A table has latent causes, columns that depend on them, and two classes. Either the class comes first and
@@ -32,9 +32,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-import party.teachers.prior
-from party.teachers.prior.network import PriorNetwork
-from party.teachers.prior.teacher import NAME
+import party.teachers
+from party.teachers.by_records import NAME
+from party.teachers.prior_network import PriorNetwork
 
 Rates: TypeAlias = tuple[tuple[int, float], ...]
 
@@ -298,7 +298,7 @@ def export(checkpoint: Path) -> str:
     # One entry: the order of several would not be the same each time.
     facts = {"recipe": json.dumps({"program": "python -m benchmarks.prior", **found["recipe"]})}
     content = save(found["network"], metadata=facts)
-    Path(party.teachers.prior.__path__[0], NAME).write_bytes(content)
+    Path(party.teachers.__path__[0], NAME).write_bytes(content)
     return hashlib.sha256(content).hexdigest()
 
 

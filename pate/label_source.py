@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import tightest, too_dear, total_cost
+from pate.accounting.filters import PrivacyFilter
 from pate.campaign.choices import check_budget
 from pate.errors import DataError, UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of

@@ -526,7 +526,7 @@ def test_connections_are_closed_by_their_block() -> None:
         found = re.findall(r"(?<!closing\()sqlite3\.connect\(", path.read_text(encoding="utf-8"))
         # The ways to a connection that the product has; both close it.
         ours = path.relative_to(ROOT).as_posix() in {
-            "pate/storage/sqlite.py",
+            "pate/storage/durable_file.py",
             "tests/test_walls.py",
         }
         assert ours or not found, f"{path} opens a connection without closing()"

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from aggregator_server.ledger.encoding import Probabilities
-    from pate.storage.entries import Row
     from pate.storage.hash_chain import Entry, Json
+    from pate.storage.ledger import Row
 
 
 class CampaignStep(Step["CampaignState | None"]):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pate.errors import LedgerError
-from pate.storage.entries import each_row
+from pate.storage.ledger import each_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

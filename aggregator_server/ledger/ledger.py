@@ -30,8 +30,7 @@ from aggregator_server.ledger.release_entries import (
 )
 from aggregator_server.ledger.store import stores
 from pate.errors import LedgerError, UsageError
-from pate.storage.entries import append, each_entry
-from pate.storage.ledger import Log
+from pate.storage.ledger import Log, append, each_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -32,9 +32,9 @@ from aggregator_server.ledger.state import (
     SumUnmasking,
     VoteBatch,
 )
-from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import total_cost
 from pate.accounting.events import Charged  # noqa: TC001 — its reader looks it up
+from pate.accounting.filters import PrivacyFilter
 from pate.errors import BudgetError, LedgerError, QuorumError, StateError
 from pate.exact import in_text
 from pate.formats.noisy_counts import NoisyVotes
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from pate.mechanisms import Outcome
-    from pate.storage.entries import Row
     from pate.storage.hash_chain import Entry
+    from pate.storage.ledger import Row
     from pate.votes import Counts, Total
 
 #: Most queries of one charge, which bounds the waste of an interruption.

@@ -19,8 +19,8 @@ from pate.mechanisms import (
     round_predictions,
 )
 from pate.noise.shares import check_row_totals
-from pate.storage.entries import each_entry, each_row, require_entry
 from pate.storage.hash_chain import canonical
+from pate.storage.ledger import each_entry, each_row, require_entry
 from pate.votes import check_cast, check_votes
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.state import CampaignState, VoteBatch
     from aggregator_server.ledger.store.place import Place
     from aggregator_server.ledger.store.stores import Store
-    from pate.storage.entries import Transaction
     from pate.storage.hash_chain import Entry, Head
+    from pate.storage.ledger import Transaction
     from pate.votes import Counts
 
 

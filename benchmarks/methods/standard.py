@@ -273,8 +273,7 @@ def train_network(
     import torch
     from torch.nn import functional
 
-    from student.fit.augment import strong
-    from student.fit.images import Averaged, decayed, repeat
+    from student.fit.images import Averaged, decayed, repeat, strong
     from student.fit.network import ImageStudent, build, choose_device, sized_for, to_tensor
     from student.lesson import Effort
 

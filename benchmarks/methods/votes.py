@@ -40,7 +40,7 @@ from party.teachers.ensemble import Averaged
 from party.teachers.linear import OF_MANY, OF_PARTIES
 from pate.accounting.gdp import epsilon_from_delta
 from pate.campaign.choices import ARRAYS
-from pate.campaign.default_noise import PAPERS
+from pate.campaign.defaults import PAPERS
 from pate.campaign.representatives import choose as choose_representatives
 from pate.campaign.settings import spec_of
 from pate.codes import DENSE, NEAREST, code_of

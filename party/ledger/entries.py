@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from party.ledger.sent_votes import Answer
     from party.ledger.state import LedgerState
-    from pate.storage.entries import Row, Transaction
     from pate.storage.hash_chain import Entry
+    from pate.storage.ledger import Row, Transaction
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 #: Largest accepted number of parties in one sum.

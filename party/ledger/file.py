@@ -24,8 +24,8 @@ from party.ledger.state import LedgerState
 from pate.errors import LedgerError
 from pate.runtime.home import write_file
 from pate.storage.durable_file import DurableFile
-from pate.storage.entries import append_only, check_schema, each_entry, require_entry
 from pate.storage.hash_chain import Head
+from pate.storage.ledger import append_only, check_schema, each_entry, require_entry
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from pate.storage.entries import Transaction
+    from pate.storage.ledger import Transaction
 
 #: Identifies the file: "patl" in ASCII.
 APPLICATION_ID: Final = 0x7061746C

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from pate.storage.entries import Transaction
+    from pate.storage.ledger import Transaction
 
 #: Queries per SQL statement; any SQLite accepts that many values.
 _AT_A_TIME: Final = 500

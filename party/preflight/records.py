@@ -191,10 +191,10 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     wanted = None if joined is None else joined.offer.announced.wanted_teachers
     teachers = options.teachers or wanted or TEACHERS_EACH
     require_trainable(data, teachers)
-    from party.teachers.registry import kind_for
+    from party.teachers.training import kind_for
 
     if kind_for(options.model, data.inputs, "cpu").name == "prior" and data.kind == "class":
-        from party.teachers.prior.teacher import require_few
+        from party.teachers.by_records import require_few
 
         require_few(data.classes)
     what, units = "records", len(data)

@@ -1,6 +1,6 @@
 """Teachers of tables, with scikit-learn: boosted trees, a logistic model, a forest, or what a shard chooses.
 
-A shard too small for a choice has a teacher of kind :mod:`prior <party.teachers.prior.teacher>`.
+A shard too small for a choice has a teacher of kind :mod:`prior <party.teachers.by_records>`.
 Each teacher chooses by cross-validation within its shard, independently of other shards. A common
 choice would let one record change every teacher.
 
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
+from party.teachers.by_records import MOST_CLASSES, Prior, PriorTeacher
 from party.teachers.linear import Linear, LinearTeacher, rows_of
-from party.teachers.prior.teacher import MOST_CLASSES, Prior, PriorTeacher
 from party.teachers.protocol import DamagedTeacherError, Labels, Stored
 from party.teachers.schema import TableEncoding
 from pate.data.skops_file import LARGEST, check_skops

@@ -31,7 +31,7 @@ from pate.errors import AccountingError, DiskError, RefusedError, StateError, Us
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
 from pate.storage.durable_file import DurableFile
-from pate.storage.entries import append_only
+from pate.storage.ledger import append_only
 from protos.masked import shown_in
 
 if TYPE_CHECKING:

@@ -1,10 +1,14 @@
-"""One privacy filter over adaptively chosen events of several currencies.
+"""Privacy filters: of a campaign, in one currency, and of a data holder, over events of several.
 
-A data holder's bound (epsilon, delta) must hold over releases that a coordinator chooses
-adaptively, each after seeing all before it. Some have a cost in Gaussian DP, some only in zCDP,
-some only a pure epsilon or a promised (epsilon, delta). No currency suits all of them, and choosing
-the best one *afterwards*, path by path, is not valid: the failure probabilities add up over the
-paths. So each currency is a filter of its own, with its own part of delta, fixed in advance:
+A campaign's filter *reserves* a query's worst cost, and *settles* it at its actual cost: an unanswered
+query returns the cost of the label that it did not release. So incurred costs never exceed the budget,
+whatever the outcome. It sees only public values: parameters, and whether a query was answered. It must
+never receive a cost that depends on votes in another way, since its stopping time would then leak them.
+
+A data holder's bound (epsilon, delta) must hold over releases that a coordinator chooses adaptively, each
+after seeing all before it. No currency suits all of them, and choosing the best one *afterwards*, path by
+path, is not valid: the failure probabilities add up over the paths. So each currency is a filter of its
+own, with its own part of delta, fixed in advance:
 
 * outright failures (the delta of a promised (epsilon, delta), or of approximate zCDP) add up to
   at most ``failing`` of delta;
@@ -13,8 +17,8 @@ paths. So each currency is a filter of its own, with its own part of delta, fixe
   order in :data:`ORDERS` adds divergences: each is converted at its own part of the rest, always.
 
 A release is admitted if at least one filter has room for it, so the total spent converts to the
-least of the filters' epsilons. The theorem: for every bound fixed in advance, stopping before that
-least epsilon would exceed it is (bound, delta)-DP against a fully adaptive coordinator.
+least of the filters' epsilons: for every bound fixed in advance, stopping before that least epsilon
+would exceed it is (bound, delta)-DP against a fully adaptive coordinator.
 
 Proof: docs/proofs/composition.md. Sources of the single filters: Feldman and Zrnic 2021 (arXiv
 2008.11193) for one Renyi order, Whitehouse et al. 2023 (2203.05481) for approximate zCDP, Koskela
@@ -37,7 +41,7 @@ from pate.accounting.conversion import (
     epsilon_from_rho,
     float_up,
 )
-from pate.errors import AccountingError
+from pate.errors import AccountingError, BudgetError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -210,3 +214,126 @@ def _both(
     how: Callable[[Fraction, Fraction], Fraction], one: Fraction | None, other: Fraction | None
 ) -> Fraction | None:
     return None if one is None or other is None else how(one, other)
+
+
+def _text(cost: Fraction) -> str:
+    try:
+        return f"{float(cost):.6g}"
+    except OverflowError:
+        return "more than 1e308"
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """The part of a budget that is reserved for one query or batch.
+
+    Attributes:
+        number: of the reservation within its filter.
+        cost: the reserved amount.
+    """
+
+    number: int
+    cost: Fraction
+
+
+class PrivacyFilter:
+    """Admits queries while their total worst cost stays within ``cap``.
+
+    All sums are exact: a float could admit one query too many. Not safe to share between threads
+    without a lock.
+
+    >>> budget = PrivacyFilter(Fraction(1, 100))
+    >>> reservation = budget.reserve(Fraction(1, 150))
+    >>> budget.settle(reservation, Fraction(1, 600))
+    >>> budget.left
+    Fraction(1, 120)
+
+    Args:
+        cap: the budget.
+        spent: amount already spent, when a campaign is resumed.
+
+    Raises:
+        AccountingError: for a budget that is not exact or negative, or less than is spent.
+    """
+
+    def __init__(self, cap: Fraction, spent: Fraction = Fraction(0)) -> None:
+        self._cap = check_rho(cap, "the budget")
+        self._spent = check_rho(spent, "what is spent")
+        if self._spent > self._cap:
+            raise AccountingError(
+                f"spent is {self._spent}, more than the budget of {self._cap}: "
+                f"the ledger belongs to another budget"
+            )
+        self._open: dict[int, Fraction] = {}
+        self._reserved = Fraction(0)
+        self._issued = 0
+
+    @property
+    def cap(self) -> Fraction:
+        """The budget."""
+        return self._cap
+
+    @property
+    def spent(self) -> Fraction:
+        """Total cost of settled queries."""
+        return self._spent
+
+    @property
+    def reserved(self) -> Fraction:
+        """Total worst cost of open queries."""
+        return self._reserved
+
+    @property
+    def left(self) -> Fraction:
+        """The amount that a new query may reserve."""
+        return self._cap - self._spent - self._reserved
+
+    def fits(self, cost: Fraction, times: int) -> int:
+        """Return how many of ``times`` queries of worst cost ``cost`` the budget still covers.
+
+        Raises:
+            AccountingError: for a cost that is not exact or negative, or a negative number.
+        """
+        cost = check_rho(cost, "a cost")
+        if times < 0:
+            raise AccountingError(f"there cannot be {times} queries")
+        return times if cost == 0 else min(times, self.left // cost)
+
+    def reserve(self, cost: Fraction) -> Reservation:
+        """Reserve ``cost`` for a query that is about to be answered.
+
+        Raises:
+            BudgetError: if it does not fit; nothing is then reserved.
+            AccountingError: for a cost that is not exact or negative.
+        """
+        cost = check_rho(cost, "a cost")
+        if cost > self.left:
+            raise BudgetError(
+                f"the query may cost {_text(cost)}, and {_text(self.left)} of "
+                f"{_text(self._cap)} is left: the privacy budget is exhausted"
+            )
+        self._issued += 1
+        self._open[self._issued] = cost
+        self._reserved += cost
+        return Reservation(self._issued, cost)
+
+    def settle(self, reservation: Reservation, used: Fraction) -> None:
+        """Spend ``used`` of a reservation and return the rest to the budget.
+
+        Raises:
+            AccountingError: if the reservation is not open, or ``used`` is negative or more than
+                was reserved; it then stays as it was.
+        """
+        used = check_rho(used, "a cost")
+        if self._open.get(reservation.number) != reservation.cost:
+            raise AccountingError(
+                f"reservation {reservation.number} is not open: it was settled before, "
+                f"or belongs to another budget"
+            )
+        if used > reservation.cost:
+            raise AccountingError(
+                f"a query used {used}, more than the {reservation.cost} that it reserved"
+            )
+        del self._open[reservation.number]
+        self._reserved -= reservation.cost
+        self._spent += used

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import tightest, total_cost
 from pate.accounting.conversion import float_up
 from pate.accounting.events import LaplaceMax
+from pate.accounting.filters import PrivacyFilter
 from pate.accounting.units import Neighbours
 from pate.auditing.harness import Audit, Claim, Progress, Subject, audit, runs_together
 from pate.auditing.neighbours import cell_pairs, distinguishing_pairs

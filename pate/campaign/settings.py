@@ -34,9 +34,9 @@ from pate.campaign.choices import (
     check_choice,
     exact,
 )
+from pate.campaign.defaults import directions_for
 from pate.campaign.roster import SumTerms
 from pate.campaign.spec import MOST_VOTES, CampaignSpec, new_campaign_id
-from pate.campaign.teacher_arrays import directions_for
 from pate.codes import AXES, DENSE, EACH, MOST_DIRECTIONS, NEAREST, Code, code_of
 from pate.data.labels import clean_name
 from pate.data.values import Images, Inputs, content_hash

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pate.accounting.composition import Gate, Gdp, composition_named, tightest, too_dear
 from pate.accounting.events import GaussianMax, GaussianThreshold
 from pate.campaign.choices import check_count
-from pate.campaign.default_noise import (
+from pate.campaign.defaults import (
     CLASSES,
     LEAST,
     MARGIN,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from pate.accounting.composition import Composition
-    from pate.campaign.default_noise import DefaultNoise
+    from pate.campaign.defaults import DefaultNoise
     from pate.campaign.roster import RosterParty, SumTerms
     from pate.campaign.spec import CampaignSpec
     from pate.mechanisms import Mechanism
@@ -77,7 +77,7 @@ def resolve(
 
     Thresholds that the specification leaves open are shares of M = ``teachers``, whole votes, rounded up
     (a stricter check). Noise is that of :func:`noise_of` if none is stated, else the papers' shares; see
-    :mod:`pate.campaign.default_noise`.
+    :mod:`pate.campaign.defaults`.
 
     Source: Papernot et al. 2017, section 4; Papernot et al. 2018, Table 1 and Algorithm 2.
 
@@ -94,7 +94,7 @@ def resolve(
 def noise_of(
     spec: CampaignSpec, teachers: int, votes_per_unit: int, classes: int | None = None
 ) -> DefaultNoise | None:
-    """Return the noise of a campaign that states none; see :mod:`pate.campaign.default_noise`.
+    """Return the noise of a campaign that states none; see :mod:`pate.campaign.defaults`.
 
     All noise of a mechanism grows together, so a check costs a twentieth of a label, as with the
     papers' shares. A gate is not charged per query, so a gated campaign has the papers' shares.

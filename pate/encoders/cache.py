@@ -18,7 +18,7 @@ import numpy as np
 
 from pate.errors import DiskError, StateError
 from pate.runtime.home import open_private, private_directory
-from pate.storage.sqlite import connect
+from pate.storage.durable_file import connect
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.accounting.composition import tightest
 from pate.campaign.choices import RECORDS, RECORDS_EACH, TEACHERS_EACH
-from pate.campaign.default_noise import CLASSES
-from pate.campaign.teacher_arrays import teachers_for
+from pate.campaign.defaults import CLASSES, teachers_for
 from pate.campaign.terms import budget, composition_of, matrix_mechanism, noise_of, resolve
 from pate.codes import AXES, DENSE, NEAREST, code_of
 from pate.errors import BudgetError, UsageError
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pate.campaign.choices import Guess
-    from pate.campaign.default_noise import DefaultNoise
+    from pate.campaign.defaults import DefaultNoise
     from pate.campaign.spec import CampaignSpec
 
 #: With fewer labels of a class a student learns it badly.

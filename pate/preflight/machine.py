@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import DiskError, PateError, StateError, UnreachableError
 from pate.preflight.checks import Finding
-from pate.storage.sqlite import make_durable
+from pate.storage.durable_file import make_durable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Generic, TypeVar
 
 from pate.errors import DataError, DiskError, LedgerError, StateError, UsageError
 from pate.runtime.home import private_directory, sync
+from pate.storage.durable_file import connect, translated
 from pate.storage.manifest import KEY, Manifest, opened, read_manifest, write_manifest
-from pate.storage.sqlite import connect, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

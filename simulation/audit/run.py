@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pate.mechanisms.matrix import MatrixMechanism
     from pate.noise.share_laws import Shares
     from pate.runtime.screen import Screen
-    from simulation.audit.gated import Gated
+    from simulation.audit.campaigns import Gated
     from simulation.audit.options import AuditOptions
 
 _THRESHOLD: Final = 60
@@ -134,7 +134,7 @@ def _repeated(name: str, options: AuditOptions, screen: Screen) -> Audit:
 
 
 def _gated(options: AuditOptions, delta: float, screen: Screen) -> Audit:
-    from simulation.audit.gated import audit_gated
+    from simulation.audit.campaigns import audit_gated
 
     with screen.bar(f"attacking {GATED}") as progress:
         return audit_gated(
@@ -148,7 +148,7 @@ def _gated(options: AuditOptions, delta: float, screen: Screen) -> Audit:
 
 def gated_of(options: AuditOptions, delta: float = _DELTA) -> Gated:
     """Return the audited gated batch."""
-    from simulation.audit.gated import Gated
+    from simulation.audit.campaigns import Gated
 
     k = options.votes_per_unit or _VOTES
     return Gated(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-import party.teachers.prior
-from party.teachers.prior import teacher
+import party.teachers
+from party.teachers import by_records
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,9 +85,9 @@ def test_a_resumed_training_is_the_same(tmp_path: Path, monkeypatch: pytest.Monk
         assert torch.equal(tensor, rest.state_dict()[name]), name
     assert '"step": 4' in (tmp_path / "b" / "log.jsonl").read_text()
     # What is exported is what the package loads, to the last byte.
-    monkeypatch.setattr(party.teachers.prior, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(party.teachers, "__path__", [str(tmp_path)])
     digest = prior.export(tmp_path / "b" / "step-000004.pt")
-    content = (tmp_path / teacher.NAME).read_bytes()
+    content = (tmp_path / by_records.NAME).read_bytes()
     assert prior.export(tmp_path / "a" / "step-000004.pt") == digest
-    monkeypatch.setattr(teacher, "DIGEST", digest)
-    teacher.check_weights(content)
+    monkeypatch.setattr(by_records, "DIGEST", digest)
+    by_records.check_weights(content)

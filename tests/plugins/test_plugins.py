@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from party.teachers.protocol import Labels, NotConformingError, check_kind
-from party.teachers.registry import kind_for
+from party.teachers.training import kind_for
 from pate.data.values import Dataset, Inputs
 from pate.errors import DataError, UsageError
 from pate.runtime import plugins

@@ -21,8 +21,8 @@ from pate.errors import LedgerError, StateError, UsageError
 from pate.foreign import json_value
 from pate.runtime.child import is_loopback
 from pate.runtime.home import exclusive, private_directory, write_file
+from pate.storage.durable_file import translated
 from pate.storage.hash_chain import Head
-from pate.storage.sqlite import translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

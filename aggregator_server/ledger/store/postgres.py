@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from pate.storage.entries import Transaction
     from pate.storage.hash_chain import Head
+    from pate.storage.ledger import Transaction
 
 
 class _Transaction:

@@ -15,9 +15,8 @@ from aggregator_server.ledger.store.place import locked, require_closed_folder
 from pate.errors import LedgerError, StateError
 from pate.runtime.failpoints import reach
 from pate.runtime.home import private_directory
-from pate.storage.durable_file import DurableFile, make_file
-from pate.storage.entries import check_schema
-from pate.storage.sqlite import connect, make_durable, translated
+from pate.storage.durable_file import DurableFile, connect, make_durable, make_file, translated
+from pate.storage.ledger import check_schema
 
 if TYPE_CHECKING:
     import sqlite3
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
     from aggregator_server.ledger.store.place import Place
     from aggregator_server.ledger.store.postgres import PostgresDatabase
-    from pate.storage.entries import Transaction
     from pate.storage.hash_chain import Head
+    from pate.storage.ledger import Transaction
 
     #: An open ledger.
     Store: TypeAlias = "Database | PostgresDatabase"

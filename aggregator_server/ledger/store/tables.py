@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from pate.errors import LedgerError, StateError
 from pate.storage.durable_file import LAYOUT, of_another_version
-from pate.storage.entries import append_only, each_row, insert
+from pate.storage.ledger import append_only, each_row, insert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pate.storage.entries import Transaction
+    from pate.storage.ledger import Transaction
 
 #: Identifies our SQLite files ("pate" in ASCII), as ``PRAGMA application_id``.
 APPLICATION_ID: Final = 0x70617465

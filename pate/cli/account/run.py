@@ -18,7 +18,7 @@ from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.units import Neighbours
 from pate.campaign.choices import PARAMETERS
-from pate.campaign.default_noise import MARGIN, PAPERS, share_of
+from pate.campaign.defaults import MARGIN, PAPERS, share_of
 from pate.errors import DataError, UsageError
 from pate.formats.privacy_statement import rounded_up
 from pate.formats.votes_file import load_numbers, read_vote_matrix

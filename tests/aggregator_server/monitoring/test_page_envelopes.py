@@ -19,7 +19,7 @@ from aggregator_server.exchange.store import EARLY, FILE, Store
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.monitoring.status import LISTED, Status
 from pate.campaign.settings import make_gate
-from pate.storage import sqlite as storage
+from pate.storage import durable_file as storage
 from tests.aggregator_server.monitoring.test_page_in_browser import (
     HOSTILE,
     PHONE,

@@ -17,8 +17,8 @@ from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from party.ledger.sent_votes import Answer
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.mechanisms import Neighbour
-from pate.storage.entries import each_entry
 from pate.storage.hash_chain import Entry
+from pate.storage.ledger import each_entry
 from tests.support.party.offers import (
     SIX,
     altered,

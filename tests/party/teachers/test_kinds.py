@@ -11,13 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from party.teachers.by_records import Nearest, Prior
 from party.teachers.linear import Linear
-from party.teachers.nearest import Nearest
-from party.teachers.prior.teacher import Prior
 from party.teachers.protocol import Constant, DamagedTeacherError, Kind, Stored, check_kind
-from party.teachers.registry import kind_for, pick_device
 from party.teachers.tables import Boosting, Chosen, Forest, Logistic
-from party.teachers.training import load_teacher, save_teacher
+from party.teachers.training import kind_for, load_teacher, pick_device, save_teacher
 from pate.data.values import Dataset, Images, Inputs, Table
 from pate.errors import SchemaError, UsageError
 from tests.party.teachers.test_nearest import drawings

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from party.teachers.nearest import Nearest
+from party.teachers.by_records import Nearest
 from party.teachers.protocol import NO_OPINION, DamagedTeacherError, Stored, dump, load
 from party.teachers.training import train_ensemble
 from pate.data.values import Dataset, Images, Table

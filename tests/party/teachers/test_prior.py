@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import party.teachers.prior
-from party.teachers.prior import teacher as prior
-from party.teachers.prior.teacher import _MOST_COLUMNS, _MOST_KNOWN, Prior, PriorTeacher, _parts
+import party.teachers
+from party.teachers import by_records as prior
+from party.teachers.by_records import _MOST_COLUMNS, _MOST_KNOWN, Prior, PriorTeacher, _parts
 from party.teachers.protocol import DamagedTeacherError, Stored, Sure, dump, load
 from party.teachers.tables import Chosen, Forest, choose
 from pate.data.values import Dataset, Table
@@ -59,7 +59,7 @@ def some(
 def test_cells_by_hand() -> None:
     import torch
 
-    from party.teachers.prior.network import describe
+    from party.teachers.prior_network import describe
 
     values = torch.tensor([[[1.0, 5.0, 0.0], [3.0, 5.0, NAN], [9.0, 7.0, 1.0], [NAN, NAN, NAN]]])
     cells, facts, live = describe(values, 2)
@@ -165,7 +165,7 @@ def test_large_shards_are_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     # A part without one of the classes would only say how frequent they are.
     rare = np.arange(300) < 2
     assert [int(rare[part].sum()) for part in _parts(rare)] == [1, 1]
-    monkeypatch.setattr("party.teachers.prior.teacher._MOST_KNOWN", 30)
+    monkeypatch.setattr("party.teachers.by_records._MOST_KNOWN", 30)
     test = noisy(100, 1)
     assert (Prior().fit(noisy(80, 0), 0).predict(test.inputs) == test.labels).mean() > 0.85
 
@@ -236,7 +236,7 @@ def test_auto_restores_it() -> None:
 
 
 def test_the_weights_are_those_of_this_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = files(party.teachers.prior).joinpath(prior.NAME).read_bytes()
+    content = files(party.teachers).joinpath(prior.NAME).read_bytes()
     assert hashlib.sha256(content).hexdigest() == prior.DIGEST
     assert prior.DIGEST[:16] in Prior.version
     prior.check_weights(content)

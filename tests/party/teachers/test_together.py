@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from party.teachers.by_records import Nearest
 from party.teachers.linear import Linear, LinearTeacher, LookAt, product
-from party.teachers.nearest import Nearest
 from party.teachers.protocol import (
     NO_OPINION,
     AnswersTogether,
@@ -20,8 +20,7 @@ from party.teachers.protocol import (
     Shard,
     Teacher,
 )
-from party.teachers.registry import kind_for
-from party.teachers.training import train_ensemble
+from party.teachers.training import kind_for, train_ensemble
 from pate.data.values import Dataset, Images
 from tests.party.teachers.test_kinds import digits
 from tests.party.teachers.test_nearest import drawings

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pate.accounting.budget import PrivacyFilter, Reservation
+from pate.accounting.filters import PrivacyFilter, Reservation
 from pate.errors import AccountingError, BudgetError
 
 costs = st.fractions(min_value=0, max_value=Fraction(1, 3), max_denominator=1000)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from pate.campaign.default_noise import default_noise, lead_in_sigmas
+from pate.campaign.defaults import default_noise, lead_in_sigmas
 from pate.campaign.terms import composition_of, noise_of, resolve
 from pate.mechanisms import DistributedGNMax, worst_cost
 from pate.noise.shares import total_sigma

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from pate.accounting.budget import PrivacyFilter
+from pate.accounting.filters import PrivacyFilter
 from pate.errors import AccountingError, BudgetError, UsageError
 from pate.mechanisms import ConfidentGNMax, GNMax, LNMax, Mechanism
 from pate.planning import chances as chances_module

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import Gdp
+from pate.accounting.filters import PrivacyFilter
 from pate.errors import BudgetError, UsageError
 from pate.mechanisms import (
     DistributedConfidentGNMax,

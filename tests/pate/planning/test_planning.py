@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.budget import PrivacyFilter
 from pate.accounting.composition import Gdp, Zcdp, composition_named, tightest, total_cost
 from pate.accounting.conversion import epsilon_from_rho
+from pate.accounting.filters import PrivacyFilter
 from pate.errors import AccountingError, BudgetError, UsageError
 from pate.formats.votes_file import read_vote_matrix
 from pate.mechanisms import ConfidentGNMax, GNMax, InteractiveGNMax, LNMax, Mechanism

@@ -12,9 +12,8 @@ import pytest
 
 from pate.errors import DiskError, LedgerError, RefusedError, StateError
 from pate.exact import in_text
-from pate.storage.entries import Row, Transaction, each_entry
 from pate.storage.hash_chain import Chain, Entry, Head
-from pate.storage.ledger import Log, Rules, Step
+from pate.storage.ledger import Log, Row, Rules, Step, Transaction, each_entry
 
 CHAIN = Chain(b"test entry\0", b"test")
 

@@ -22,8 +22,8 @@ from party.ledger.ledger import PartyLedger
 from party.voting import ahead, casting
 from pate.errors import LedgerError, StateError, UsageError
 from pate.storage.durable_file import LAYOUT
-from pate.storage.entries import append, each_entry, each_row, last_head
 from pate.storage.hash_chain import Chain, Head
+from pate.storage.ledger import append, each_entry, each_row, last_head
 from tests.support.party.offers import answer_and_open, joining, queries, settled
 from tests.support.server.campaigns import label, make_spec, start
 from tests.support.tampering import tamper

@@ -17,7 +17,7 @@ from pate.auditing import harness
 from pate.auditing.mechanism import audit_mechanism, claimed
 from pate.auditing.neighbours import CLASSES, cell_pairs
 from pate.noise.exact import SystemNoise
-from simulation.audit.gated import audit_gated
+from simulation.audit.campaigns import audit_gated
 from simulation.audit.options import AuditOptions
 from simulation.audit.run import gated_of, mechanism_of
 from tests.support.audits import bugs

@@ -284,7 +284,7 @@ def test_a_lesson_must_hold_together() -> None:
 def test_weak_augmentation_moves_by_whole_pixels() -> None:
     import torch
 
-    from student.fit.augment import weak
+    from student.fit.images import weak
 
     image = torch.full((64, 1, 8, 8), -1.0)
     image[:, 0, 4, 4] = 1.0
@@ -301,21 +301,21 @@ def test_strong_augmentation_without_strength_is_the_identity(
 ) -> None:
     import torch
 
-    from student.fit import augment
+    from student.fit import images as fit
 
     generator = torch.Generator().manual_seed(0)
     images = torch.rand((5, 3, 20, 17), generator=generator) * 2 - 1
-    assert not torch.allclose(augment.strong(images, generator, 0.4, 0.2), images, atol=0.2)
+    assert not torch.allclose(fit.strong(images, generator, 0.4, 0.2), images, atol=0.2)
     for name in ("ROTATION", "SCALE", "SHEAR", "SHIFT", "BEND", "CUTOUT", "NOISE"):
-        monkeypatch.setattr(augment, f"_{name}", 0.0)
-    assert torch.allclose(augment.strong(images, generator, 0.0, 0.0), images, atol=1e-4)
+        monkeypatch.setattr(fit, f"_{name}", 0.0)
+    assert torch.allclose(fit.strong(images, generator, 0.0, 0.0), images, atol=1e-4)
 
 
 def test_strong_augmentation_stays_in_range_and_never_mirrors() -> None:
     # Left half dark, right half bright: a mirrored image would have it the other way round.
     import torch
 
-    from student.fit.augment import strong
+    from student.fit.images import strong
 
     images = torch.full((256, 1, 16, 16), -0.8)
     images[:, :, :, 8:] = 0.8

@@ -23,9 +23,9 @@ from pate.accounting import gdp
 from pate.accounting.arrays import Floats, check_rdp
 from pate.accounting.bounds import outlier, theorem3, theorem6, theorem6_plus, threshold
 from pate.accounting.bounds.laws import Gaussian
-from pate.accounting.budget import PrivacyFilter
 from pate.accounting.conversion import best_order, epsilon_from_rdp, epsilon_from_rho
 from pate.accounting.events import GaussianMax, GaussianThreshold
+from pate.accounting.filters import PrivacyFilter
 from pate.accounting.units import Neighbours
 from pate.errors import BudgetError
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
     from pate.auditing.neighbours import Pair
     from pate.mechanisms import Mechanism
-    from simulation.audit.gated import Gated
+    from simulation.audit.campaigns import Gated
     from tests.support.audits.power import Seen
 
 #: Most queries for which three kinds of answers are distinguished, with two kinds of rows or one.

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.accounting.budget import PrivacyFilter
 from pate.accounting.events import GeometricHistogram
+from pate.accounting.filters import PrivacyFilter
 from pate.accounting.gate import GateParameters
 from pate.mechanisms import Mechanism, rule
 from pate.mechanisms.contract import Votes
