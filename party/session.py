@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from party.ledger.ledger import PartyLedger
     from party.ledger.state import Campaign
     from party.options import StartOptions
-    from party.page.page import View
+    from party.page import View
     from party.voting.ending import Ending
     from pate.data.values import Dataset
     from pate.runtime.screen import Screen
@@ -64,7 +64,7 @@ def take_part(
     view = None
     with contextlib.ExitStack() as held:
         if options.page:
-            from party.page.page import View, shown
+            from party.page import View, shown
 
             view = View(
                 name=name,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pate.codes import code_of
-from pate.envelopes.manifest import MOST_MESSAGES
+from pate.envelopes import MOST_MESSAGES
 from pate.errors import ProtocolError, RefusedError
 from pate.formats.enrolment import readable
 from pate.formats.mechanism_words import mechanism_in_words
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pate.campaign.offer import Offer
-    from pate.envelopes.file import Envelope
+    from pate.envelopes import Envelope
 
 #: What each request asks, and what leaves in the reply; {n} is the number of its queries.
 _ASKS: Final = {

@@ -211,7 +211,7 @@ def show_envelope(
 
     For example: pate envelope show campaign-660bc95d.round-1.for-hospital_a.pate
     """
-    from pate.envelopes.file import opened
+    from pate.envelopes import opened
     from pate.exact import write
     from protos.envelopes import cover_of
 

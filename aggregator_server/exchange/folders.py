@@ -6,8 +6,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.exchange.carrier import Arrival
-from pate.envelopes.file import SUFFIX, digest_of, opened, unseal, write
-from pate.envelopes.manifest import Manifest
+from pate.envelopes import SUFFIX, Manifest, digest_of, opened, unseal, write
 from pate.errors import DiskError, PateError, ProtocolError, StateError
 from pate.masking.keys import KeyPair, derive
 from pate.runtime.failpoints import reach
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.carrier import Carrier
     from aggregator_server.exchange.presence import Out
     from aggregator_server.exchange.store import Store
-    from pate.envelopes.file import Envelope
+    from pate.envelopes import Envelope
 
 #: Names of the folders for and from the people who carry the files.
 OUT: Final = "out"

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from aggregator_server.exchange.presence import Out
-from pate.envelopes.manifest import Manifest, Part, text_of
+from pate.envelopes import Manifest, Part, text_of
 from pate.errors import ProtocolError, StateError
 from pate.storage.durable_file import DurableFile
 from protos.bounds import ID_BYTES

@@ -17,7 +17,7 @@ from pate.runtime.options import takes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from party.envelopes.answering import Answers
+    from party.envelopes import Answers
     from party.prepared import Prepared
     from party.voting.voter import Voter
     from pate.runtime.screen import Screen
@@ -54,7 +54,7 @@ def train(options: EnvelopeOptions) -> None:
 
     For example: pate-party train campaign-660bc95d.round-1.for-hospital_a.pate --data ./hospital_a
     """
-    from pate.envelopes.file import opened
+    from pate.envelopes import opened
     from protos.envelopes import read_requests, require_for
 
     with (
@@ -80,7 +80,7 @@ def watch(options: WatchOptions) -> None:
     For example: pate-party watch ./inbox ./outbox --data ./hospital_a
     """
     with importing():
-        from party.envelopes.answering import Watch
+        from party.envelopes import Watch
 
     with _party(options, options.name) as (party, answers, _, screen):
         watching = Watch(answers, options.inbox, options.outbox, screen.say)
@@ -92,7 +92,7 @@ def watch(options: WatchOptions) -> None:
 
 
 def _addressee(path: Path) -> str:
-    from pate.envelopes.file import opened
+    from pate.envelopes import opened
 
     with opened(path) as envelope:
         return envelope.manifest.party
@@ -105,7 +105,7 @@ def _party(
     """Yield this party, what answers its envelopes, the voters that were made for that, and its screen."""
     options.require_sense()
     with importing():
-        from party.envelopes.answering import Answers
+        from party.envelopes import Answers
         from party.identity.enrolment import Enrolment
         from party.identity.keys import identity_key
         from party.monitoring import Status

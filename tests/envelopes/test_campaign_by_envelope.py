@@ -9,7 +9,7 @@ import pytest
 
 from aggregator_server.exchange import folders
 from aggregator_server.exchange.presence import in_words
-from pate.envelopes.file import write as write_envelope
+from pate.envelopes import write as write_envelope
 from tests.support.world.envelopes import NAMES, Play, StuckError
 from tests.support.world.in_process import Killed
 

@@ -11,8 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from party.identity.keys import identity_key
-from pate.envelopes.file import opened, write
-from pate.envelopes.manifest import Part, text_of
+from pate.envelopes import Part, opened, text_of, write
 from pate.errors import ProtocolError, RefusedError
 from protos import wire
 from tests.support.campaign_messages import SERVER_KEY

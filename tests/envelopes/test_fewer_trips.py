@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from aggregator_server.exchange.store import FILE, Store
 from party.cli.main import app
 from party.identity.keys import identity_key, new_sealing_key, sealing_key
-from pate.envelopes.file import opened
+from pate.envelopes import opened
 from pate.errors import RefusedError
 from pate.formats.enrolment import SealingKey
 from pate.masking.ahead.bundle import sign_sealing

@@ -11,8 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from party.identity.keys import identity_key
-from pate.envelopes.file import opened, write
-from pate.envelopes.manifest import FIRST_LINE, MOST_BYTES, MOST_MESSAGE, Part
+from pate.envelopes import FIRST_LINE, MOST_BYTES, MOST_MESSAGE, Part, opened, write
 from pate.errors import StateError
 from tests.support.world.envelopes import NAMES, Play, StuckError
 

@@ -11,8 +11,7 @@ from click.testing import CliRunner
 
 from aggregator_server.exchange import exchange as exchange_module
 from party.cli.main import app
-from party.envelopes import answering
-from party.envelopes.answering import Watch
+from party.envelopes import Watch, answering
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.data.values import Dataset, Images
 from pate.errors import DataError

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import pytest
 
-from party.page.page import ANSWER, PartyPage, first_inputs
+from party.page import ANSWER, PartyPage, first_inputs
 from party.policy.operator import Operator
 from pate.data.embeddings import Embeddings
 from pate.data.values import Images, Table

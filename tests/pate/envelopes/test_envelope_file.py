@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pate.envelopes import manifest as form
-from pate.envelopes.file import TAG_BYTES, opened, seal, unseal, write
-from pate.envelopes.manifest import FIRST_LINE, Manifest, Part, date_of
+from pate import envelopes as form
+from pate.envelopes import (
+    FIRST_LINE,
+    TAG_BYTES,
+    Manifest,
+    Part,
+    date_of,
+    opened,
+    seal,
+    unseal,
+    write,
+)
 from pate.errors import DataError, DiskError, ProtocolError
 from pate.masking.keys import KeyPair
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from party.ledger.ledger import PartyLedger
 from party.monitoring import Status
-from party.page.page import PartyPage, View
+from party.page import PartyPage, View
 from party.policy.operator import Operator
 from party.policy.policy import Policy
 from simulation.programs import until

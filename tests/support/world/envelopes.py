@@ -23,7 +23,7 @@ from aggregator_server.ledger.encoding import Probabilities
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.state import CampaignState
 from aggregator_server.reaching import enrolled_of
-from party.envelopes.answering import Answered, Answers
+from party.envelopes import Answered, Answers
 from party.identity.enrolment import enrol
 from party.identity.keys import identity_key
 from party.voting.site import Site

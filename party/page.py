@@ -205,7 +205,7 @@ def _cell(value: object) -> str:
 
 #: Path of an answer to the question whether to join.
 ANSWER: Final = "/api/answer"
-_FILES: Final = dict.fromkeys(("page.html", "party.js"), "party.page")
+_FILES: Final = dict.fromkeys(("page.html", "party.js"), "party")
 
 
 class PartyPage(TokenPage):

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from pate.envelopes.file import SUFFIX, Envelope, opened, seal, write
-from pate.envelopes.manifest import Manifest, Part, date_of
+from pate.envelopes import SUFFIX, Envelope, Manifest, Part, date_of, opened, seal, write
 from pate.errors import DataError, PateError, RefusedError, StateError
 from pate.masking.encoding import encode
 from pate.masking.keys import KeyPair, derive
