@@ -27,7 +27,7 @@ from pate.answers import ARRAY, BALANCED, Answer, answer_of
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
-    from pate.accounting.choices import Adjacency
+    from pate.accounting import Adjacency
 
 #: Names of the codes of records.
 CODES: Final = ("nearest", "dense")

@@ -14,10 +14,6 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import numpy as np
 
-from pate.accounting import nearby
-from pate.accounting.bounds.laws import DiscreteGaussian
-from pate.accounting.bounds.sharp import GaussianSetting, sharp_bound
-from pate.accounting.bounds.theorem6_plus import Table
 from pate.accounting.composition import Gate, total_cost
 from pate.accounting.units import Neighbours
 from pate.campaign.order import public_order, public_ranking
@@ -35,7 +31,7 @@ if TYPE_CHECKING:
     from aggregator_server.ledger.encoding import Probabilities
     from aggregator_server.ledger.ledger import Ledger
     from aggregator_server.ledger.state import CampaignState
-    from pate.accounting.bounds.sharp import Tables
+    from pate.accounting.bounds.sharp import GaussianSetting, Tables
     from pate.accounting.events import Charged
     from pate.accounting.gate import GateParameters
     from pate.accounting.nearby import Batch, Bound
@@ -155,6 +151,8 @@ class GatedRelease:
             )
         queries = list(public_order(state.spec.id, state.spec.queries)[: state.spec.max_queries])
         gate, mechanism = state.composition.parameters, state.mechanism(1)
+        from pate.accounting.bounds.theorem6_plus import Table  # its mathematics loads slowly
+
         bound = bound_of(mechanism, gate.order, Table.build)
         charge = ledger.charge(queries)
         failpoints.reach("charge-recorded")
@@ -174,12 +172,16 @@ class GatedRelease:
 
 def bound_of(mechanism: Mechanism, order: float, tables: Tables) -> Bound:
     """Return the data-dependent bound function of a gate, at its order. It reads no votes."""
+    from pate.accounting.bounds.sharp import sharp_bound
+
     setting, neighbours = _setting(mechanism)
     return sharp_bound(setting, neighbours, np.array([order]), tables)
 
 
 def batch_of(rows: Counts, mechanism: Mechanism, order: float, bound: Bound) -> Batch:
     """Return the gate's input from (queries, classes) votes. Secret."""
+    from pate.accounting import nearby
+
     setting, neighbours = _setting(mechanism)
     return nearby.batch_of(rows, setting, neighbours, bound, np.array([order]))
 
@@ -195,6 +197,9 @@ def labels_behind(
 
 def _setting(mechanism: Mechanism) -> tuple[GaussianSetting, Neighbours]:
     """Return the bound's parameters of the mechanism, with the noise that is actually drawn."""
+    from pate.accounting.bounds.laws import DiscreteGaussian
+    from pate.accounting.bounds.sharp import GaussianSetting
+
     if isinstance(mechanism, GNMax):
         setting = GaussianSetting(label=DiscreteGaussian(float(mechanism.sigma)))
     elif isinstance(mechanism, ConfidentGNMax):

@@ -2,7 +2,7 @@
 
 Flower considers a killed node connected for a minute, and refuses its key meanwhile. Here the key's
 holder is admitted as soon as the earlier process is known to be silent: our SuperNode sends a
-heartbeat at least every :data:`protos.flower.node_session.BEAT_S` seconds while its party computes,
+heartbeat at least every :data:`protos.flower.carriage.BEAT_S` seconds while its party computes,
 and otherwise has a pull open.
 
 Of two live processes with the same key (a copied home), the connected one stays: it sends
@@ -29,7 +29,7 @@ from aggregator_server.flower.internals import (
     pulling_node,
 )
 from pate.foreign import json_value
-from protos.flower.node_session import HELD_HEADER, SESSION_HEADER
+from protos.flower.carriage import HELD_HEADER, SESSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, MutableMapping

@@ -17,7 +17,6 @@ from fastapi.responses import PlainTextResponse
 
 from aggregator_server.identities import require_identities
 from aggregator_server.identities.authority import ends
-from aggregator_server.monitoring import metrics
 from aggregator_server.monitoring.overview import FILES, Check
 from aggregator_server.monitoring.status import Status
 from pate.errors import PateError, ProcessError
@@ -223,11 +222,13 @@ def make_app(
     secure: bool = False,
     closing: threading.Event | None = None,
     # renders metrics from an overview and the number of following browsers
-    scrape: Callable[[Overview, int], bytes] = lambda found, _: metrics.render(found),
+    scrape: Callable[[Overview, int], bytes] | None = None,
     on_fault: Callable[[BaseException], None] = lambda _: None,
     **access: Any,  # see :class:`pate.page.access.PageAccess`
 ) -> FastAPI:
     """Return the application that shows a campaign's status."""
+    from aggregator_server.monitoring import metrics
+
     told, following = _Told(status), set[int]()
     app = page_app(
         lambda: told()[1],
@@ -246,7 +247,8 @@ def make_app(
 
     @app.get("/metrics")
     def measured() -> Response:
-        content = scrape(told()[0], len(following))
+        found = told()[0]
+        content = metrics.render(found) if scrape is None else scrape(found, len(following))
         return Response(content, media_type=metrics.CONTENT_TYPE)
 
     @app.get("/healthz")

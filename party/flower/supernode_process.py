@@ -35,7 +35,7 @@ from flwr.supernode.servicer.runtime.runtime_handlers import acquire_task
 from flwr.supernode.start_client_internal import start_client_internal
 
 from pate.runtime.child import told
-from protos.flower.node_session import BEAT_S, HELD_HEADER, SESSION_HEADER
+from protos.flower.carriage import BEAT_S, HELD_HEADER, SESSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

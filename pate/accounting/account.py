@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from pate.accounting.choices import BoundName
+    from pate.accounting import BoundName
     from pate.accounting.nearby import Batch
     from pate.accounting.units import Neighbours
 

@@ -20,7 +20,7 @@ from pate.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pate.accounting.choices import Adjacency
+    from pate.accounting import Adjacency
 
 _IN_WORDS: Mapping[str, str] = {
     "change": "{k} of the votes of a query, the same voters in every query, cast otherwise",

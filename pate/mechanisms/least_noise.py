@@ -25,7 +25,7 @@ from pate.noise.share_laws import IN_WORDS, GaussianShares, GeometricShares, Sha
 from pate.rounds.plan import parts_of
 
 if TYPE_CHECKING:
-    from pate.accounting.choices import Adjacency
+    from pate.accounting import Adjacency
     from pate.noise import NoiseLawName
 
 #: Shares, sigmas and scales are whole multiples of 1/64, as those of other noise.

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
-from pate.accounting.choices import Adjacency  # noqa: TC001 — the reader of texts looks it up
+from pate.accounting import Adjacency  # noqa: TC001 — the reader of texts looks it up
 from pate.accounting.events import (
     Event,
     GeometricHistogram,

@@ -1,4 +1,4 @@
-"""Encoding of our messages as the content of a Flower message, and decoding.
+"""How our messages ride in Flower's: as the content of one, and with additional headers.
 
 Flower messages contain records; ours has one value of raw bytes and nothing else. Flower stores a message as
 a tree of objects, and transfers each object in a separate request on every hop:
@@ -112,3 +112,12 @@ def _some(keys: object) -> str:
     """Return a few keys of a record from the network, of bounded number and length."""
     names = [str(key)[:40] for key in list(keys)[:3]]  # type: ignore[call-overload]
     return str(names)
+
+
+#: Names the process: a number that it draws at its start. In lower case, as ASGI has it.
+SESSION_HEADER: Final = "pate-session"
+#: Marks an answer without a message as the end of a held pull: poll again at once.
+HELD_HEADER: Final = "pate-held"
+#: A busy SuperNode sends a heartbeat at least this often, in seconds. While idle it has a pull
+#: open.
+BEAT_S: Final = 2.0

@@ -12,7 +12,7 @@ import pytest
 
 from party.ledger.accountant import Totals, cumulative_epsilon
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
-from pate.accounting.choices import Adjacency
+from pate.accounting import Adjacency
 from pate.accounting.composition import Gdp
 from pate.accounting.filters import Delta
 from pate.campaign.offer import Offer

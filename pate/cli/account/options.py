@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, get_args
 import click
 import typer
 
-from pate.accounting.choices import Adjacency, BoundName
+from pate.accounting import Adjacency, BoundName
 from pate.campaign.choices import check_delta
 from pate.campaign.options import DeltaOption, OfTeachers, UnitOption
 from pate.errors import UsageError

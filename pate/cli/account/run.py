@@ -28,7 +28,7 @@ from pate.runtime.screen import Display
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pate.accounting.choices import BoundName
+    from pate.accounting import BoundName
     from pate.cli.account.options import AccountOptions
     from pate.votes import Counts
 

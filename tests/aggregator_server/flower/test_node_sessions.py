@@ -13,7 +13,7 @@ from flwr.proto.node_pb2 import Node
 from aggregator_server.flower.deployment import Deployment
 from aggregator_server.flower.internals import KEY_NEEDED, KEY_REFUSED
 from aggregator_server.flower.node_sessions import ACTIVATE, DEACTIVATE, PULL, HeldPulls, Sessions
-from protos.flower.node_session import SESSION_HEADER
+from protos.flower.carriage import SESSION_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -25,7 +25,7 @@ from flwr.supernode.start_client_internal import start_client_internal
 from google.protobuf.empty_pb2 import Empty
 
 from party.flower.supernode_process import ANSWER_S, HOLD_S, SLOW_S, Pauses, hold, speak_up
-from protos.flower.node_session import BEAT_S, HELD_HEADER, SESSION_HEADER
+from protos.flower.carriage import BEAT_S, HELD_HEADER, SESSION_HEADER
 
 
 class Clock:

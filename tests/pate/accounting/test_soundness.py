@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 from scipy import special
 
+from pate.accounting import Adjacency
 from pate.accounting.arrays import Floats
 from pate.accounting.bounds import laws, outcomes, outlier, theorem3, theorem6, threshold
 from pate.accounting.bounds import theorem6_plus as plus
-from pate.accounting.choices import Adjacency
 from pate.accounting.units import Neighbours
 from tests.support.accounting import exact
 

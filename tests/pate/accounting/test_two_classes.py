@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pate.accounting import Adjacency
 from pate.accounting.arrays import Floats
 from pate.accounting.bounds.laws import DiscreteGaussian, Law
 from pate.accounting.bounds.sharp import GaussianSetting
-from pate.accounting.choices import Adjacency
 from pate.accounting.nearby import Batch, TwoClasses, batch_of
 from pate.accounting.units import Neighbours
 from tests.support.accounting import exact

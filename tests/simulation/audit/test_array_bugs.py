@@ -14,7 +14,7 @@ import pytest
 
 from party.teachers import ensemble
 from party.teachers.ensemble import Averaged
-from pate.accounting.choices import Adjacency
+from pate.accounting import Adjacency
 from pate.auditing import harness
 from pate.auditing.harness import Audit
 from pate.auditing.mechanism import audit_mechanism

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from pate.accounting import Adjacency
 from pate.accounting.arrays import Floats
 from pate.accounting.bounds import every_neighbour, outcomes
 from pate.accounting.bounds.laws import DiscreteGaussian, Gaussian
 from pate.accounting.bounds.sharp import GaussianSetting, bound_by_outcomes
-from pate.accounting.choices import Adjacency
 from pate.accounting.units import Neighbours
 from pate.errors import AccountingError
 from tests.support.accounting import exact
