@@ -1,25 +1,17 @@
 """The paper's generator: structure from noisy entropies, Dirichlet-multinomial tables.
 
 Rows are split in two by a fair coin of each row, so that one row added or removed changes only one
-part, and the costs of the parts do not add up: the larger one counts.
+part, and the larger of both costs counts. The sensitivity of an entropy falls with the number of
+rows, which is private: it is taken at a noisy count minus a margin, which exceeds the true count
+with probability at most beta, the delta of the price. Entropies are rounded to whole multiples of a
+small unit before the noise, an integer.
 
-Structure: the m(m+1) entropies H(x_i), H(b_j) and H(x_i, b_j), b the buckets, each with noise. An
-entropy of n rows changes by at most (log2 n + 1/ln 2)/n bits when the n-th row comes or goes: with
-p the old law, the new one is (1 - 1/n) p and 1/n at one point, so by concavity its entropy lies
-between (1 - 1/n) H(p) and that plus h(1/n), and H(p) <= log2 n, h(1/n) <= (log2 n + 1/ln 2)/n. This
-falls with n. The number of rows is private, so the bound is taken at a noisy count minus a margin,
-which exceeds the true count with probability at most beta; beta is the delta of the price.
-Entropies are rounded to whole multiples of a small unit before the noise, which is an integer then.
+Structure: correlation-based feature selection. Edges are added one by one, the one with the largest
+gain in merit first: parents should be informative about the child but not about each other. Every
+cell of every table gets noise, empty ones too.
 
-From the entropies to a graph: correlation-based feature selection. The merit of a set P of parents
-of i is the sum of SU(i, j) over P, divided by the root of |P| plus the parents' correlations among
-themselves: parents should be informative about the child but not about each other. Edges are added
-one by one, the one with the largest gain in merit first.
-
-Parameters: every cell of every table gets noise, empty ones too.
-
-Source: Bindschaedler, Shokri, Gunter, PVLDB 10(5), 2017, with the sensitivity above in place of
-theirs, which is twice as large.
+Source: Bindschaedler, Shokri, Gunter, PVLDB 10(5), 2017, with a sensitivity half of theirs. Proof:
+docs/proofs/deniability.md, section 4.
 """
 
 from __future__ import annotations

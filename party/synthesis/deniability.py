@@ -1,27 +1,16 @@
 """What rows made from seeds cost: the randomised test, its theorem, and the sum over all attempts.
 
-Mechanism 1 draws a seed from the N rows of D_S, makes a candidate y from it by a fixed model,
-counts the rows k' of D_S that could have made y about as likely as the seed did (within a factor
-``gamma``), and releases y if k' >= k + Z. Z has the law P[z] ~ exp(-epsilon0 |z|) on the integers
-and is drawn afresh for every candidate. Neighbours differ by one row of D_S more or less; both have
-at least ``seeds`` rows, a number that is public.
+Mechanism 1 releases a candidate if k' >= k + Z: k' is the number of rows that could have made it
+about as likely as its seed did (within a factor ``gamma``), and P[z] ~ exp(-epsilon0 |z|), drawn
+afresh for every candidate. Neighbours differ by one row more or less; both have at least ``seeds``
+rows, a public number. Every candidate may also be dropped by an independent coin (:func:`coin`).
+All attempts are charged, at the exact worst case of T mechanisms of (epsilon, 0); the same bound
+prices noisy entropies and tables. Every epsilon and delta is an exact fraction, rounded up at its
+20th digit.
 
-Theorem 1 covers *what is released*. Whether anything is released is covered only if every candidate
-may also be dropped by an independent coin (:func:`coin`): without it an outlier could change the
-number of released rows noticeably.
-
-Attempts are made on the same rows with fresh randomness, so their costs compose. All of them are
-charged, also those that released nothing: their number T is fixed in advance, and the number that
-passed is private. The bound is the exact worst case of T mechanisms of (epsilon, 0): the randomised
-responses to which all of them reduce. No other bound that knows only their epsilons is smaller. The
-same bound prices the noisy entropies and tables of a generator.
-
-Every epsilon and delta is an exact fraction, rounded up at its 20th digit. Proofs, and the worlds
-that need each repair: docs/proofs/deniability.md.
-
-Source: Bindschaedler, Shokri, Gunter, "Plausible Deniability for Privacy-Preserving Data Synthesis",
-PVLDB 10(5), 2017, Theorem 1; the repairs are ours. Kairouz, Oh, Viswanath, ICML 2015, Theorem 3.3;
-theirs is stated on a grid of epsilons, here it is the exact curve between its points, too.
+Source: Bindschaedler, Shokri, Gunter, "Plausible Deniability for Privacy-Preserving Data
+Synthesis", PVLDB 10(5), 2017, Theorem 1; Kairouz, Oh, Viswanath, ICML 2015, Theorem 3.3. The
+repairs are ours. Proof: docs/proofs/deniability.md.
 """
 
 from __future__ import annotations

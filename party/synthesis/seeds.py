@@ -1,19 +1,13 @@
 """Mechanism 1: rows made from seeds, and released if enough other seeds could have made them.
 
-Seedless release does not use it. For the cost of one attempt, the fixed number of attempts, and the
-coin that drops candidates see :mod:`party.synthesis.deniability`.
+For its cost see :mod:`party.synthesis.deniability`; seedless release does not use it. The number of
+candidates that passed is private beyond the returned rows: nothing here reports it, every attempt
+is made even if it can no longer matter, and no time is measured.
 
-The number of candidates that passed is private beyond the returned rows. Nothing here reports it,
-every attempt is made even if it can no longer matter, and no time is measured.
-
-The count k': a candidate keeps the first attributes of its seed, in the model's order, and draws the
-rest. So the probability that a record d makes y depends on d only through the number of y's first
-attributes that d shares, given the possible numbers of kept attributes (the *starts*):
-
-    P(y | d) = (1/#starts) * sum over starts s <= shared(d, y) of prod_{r >= s} p_r(y).
-
-It is constant between two starts. So k' is a sum of differences of group sizes of D_S on prefixes
-of y, one look-up per attribute, instead of one probability per record of D_S.
+The probability that a record makes a candidate depends only on how many first attributes both
+share, and is constant between two possible numbers of kept attributes. So the count k' is a sum of
+differences of group sizes on prefixes, one look-up per attribute. Proof:
+docs/proofs/deniability.md, section 5.
 """
 
 from __future__ import annotations

@@ -1,32 +1,17 @@
 """The gate: labels of a batch are released only if a private test finds their cost small.
 
-A data-dependent cost f(D) says nothing about neighbours of D, so by itself it guarantees nothing.
-It does once the release depends on it: answer a fixed batch, withhold the labels, and release them
-only if the cost would remain below a target, fixed in advance, even if several units changed. Their
-number is the *distance*
-
-    distance(D) = the largest d with F_d(D) <= target, or -1 if already f(D) = F_0(D) > target,
-
-with F_d the worst cost within d units. One unit moves the distance by at most 1, so a coin is all
-the noise needed: the gate opens with probability p_distance, where p_{-1} = 0, p_0 is the failure
-probability, and each next one is the largest that the two orders below allow. The output is the
-labels, or the fact that the gate stayed closed.
-
-At the one order, with D first, for all neighbours D',
-
-    p^order p'^(1-order) exp((order-1) target) + (1-p)^order (1-p')^(1-order)
-                                                   <= exp((order-1) (target + test)),
-
-so the whole is (order, target + test)-RDP except for an event of probability ``failure``, which is
-part of delta. The noisy figures of the literature (smooth sensitivity, then GNSS) cost more for a
-gate that opens less often, and their noise is continuous: section 5 of the proof compares.
+The *distance* of votes D is the largest d with F_d(D) <= target, F_d being the worst cost within d
+units, or -1. One unit moves it by at most 1, so a coin is all the noise needed: the gate opens with
+probability p_distance, p_{-1} = 0, p_0 the failure probability, and each next one the largest that
+two Renyi orders allow. The output is the labels, or the fact that the gate stayed closed: (order,
+target + test)-RDP but for an event of probability ``failure``, which is part of delta.
 
 All parameters are fixed from public information before the votes are seen: see
 :func:`least_for_public_proxy`. A gate cannot help once labels have been released.
 
 Source: own; propose-test-release is of Dwork and Lei 2009, its use for data-dependent costs of
 Redberg, Zhu, Wang 2023 (arXiv 2301.00301), coins that grow as fast as they may of Desfontaines,
-Voss, Gipson, Mandayam 2022 (arXiv 2006.03684). Proof: docs/proofs/gate.md, sections 3 and 4.
+Voss, Gipson, Mandayam 2022 (arXiv 2006.03684). Proof: docs/proofs/gate.md, sections 3 to 5.
 """
 
 from __future__ import annotations

@@ -1,26 +1,14 @@
 """The largest cost within d units: the basis of the gate and of smooth sensitivity.
 
-A data-dependent cost is a sum over a fixed list of queries of a bound that depends on the votes of
-a query through two numbers only: ``top``, the largest count, which determines the probability that
-the threshold test passes, and q, the probability that the label is not the plurality, with which
-the bound increases.
+A query's cost depends on two numbers of its votes: ``top``, the largest count, and q, the
+probability that the label is not the plurality. Within d units ``top`` moves by some integer s, at
+most d*k either way, and q rises at most to what it would be if each gap to the plurality were
+narrower by c(d, s) = min(d*k - s, d * gap_shift). The worst cost within d units is at most the sum
+over queries of the largest bound over s. Of two classes, and one vote a unit, it is exact: at each
+query the largest cost of the counts within d.
 
-One unit moves k votes of every query. Within d units ``top`` moves by some integer s, at most d*k
-either way, and q rises at most to what it would be if each gap to the plurality were narrower by
-
-    c(d, s) = min(d*k - s, d * gap_shift).
-
-That follows from one concave function, for the Gaussian and for the discrete Gaussian, whatever
-the histogram is (section 1 of the proof). So the worst cost within d units is at most the sum over
-queries of the largest bound over s, F_d. It rises in d, and that of a neighbour is at most F_(d+1):
-c(d, s) + c(1, s') never exceeds c(d+1, s+s'), which a tighter c might.
-
-Of two classes the count of the first is all there is to know of a query's votes, since all teachers vote, and
-one unit of one vote moves it by at most 1. So the worst cost within d units is, at each query, the largest
-cost of the counts within d: nothing is bounded, and no bound that rises is needed.
-
-Source: own; the concave function is behind Papernot et al. 2018, Proposition 13.
-Proof: docs/proofs/gate.md, sections 1 and 2.
+Source: own; the concave function is behind Papernot et al. 2018, Proposition 13. Proof:
+docs/proofs/gate.md, sections 1 and 2.
 """
 
 from __future__ import annotations

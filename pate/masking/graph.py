@@ -1,25 +1,20 @@
 """The masking graph: complete, or neighbours on a ring ordered by the announced keys.
 
 Up to :data:`COMPLETE_UP_TO` parties all pairs share masks. Above it the parties are on a ring in
-random order, and each masks with the k = 2m nearest, m on either side; its secrets are shared among
-these and itself, and t_k shares reconstruct one. k is the first of a rising list, and t_k the least
-for it, for which
+random order, and each masks with the k = 2m nearest; its secrets are shared among these and itself,
+and t_k shares reconstruct one. k is the first of a rising list, and t_k the least for it, that is
 
-* *safe*: except with probability 2^-40, even for a server that may try 2^88 orders before it
-  shows one, no party's closed neighbourhood (k + 1 places) and no two windows of m places contain
-  more than q colluders, where 2 t_k >= k + q + 3;
-* *works*: except with probability 2^-40, if n - t parties drop out, chosen independently of the
-  order, t_k of every neighbourhood are left.
+* *safe*: except with probability 2^-40, even for a server that may try 2^88 orders, no closed
+  neighbourhood and no two windows of m places contain more than q colluders, 2 t_k >= k + q + 3;
+* *works*: except with probability 2^-40, t_k of every neighbourhood are left after the dropouts.
 
-docs/proofs/masked-sum.md shows that *safe* suffices for secrecy, whoever drops out: no party's
-secrets are known to colluders, and the honest parties of an unmasked sum are connected. Both
-probabilities are sums of exact hypergeometric tails, in integers, so that all machines find the
-same k. If no k below n - 1 suffices, the graph is complete, where both hold with certainty.
+Both are sums of exact hypergeometric tails, in integers, so that all machines find the same k. If no
+k below n - 1 suffices, the graph is complete.
 
-Source: the idea, Bell, Bonawitz, Gascon, Lepoint, Raykova, "Secure single-server aggregation with
-(poly)logarithmic overhead", CCS 2020. The conditions are our own: here there is one list of
-survivors for all, signed by t_k of the k + 1 parties at the first places of the ring, so other
-neighbourhoods need no two-thirds majority of their own.
+Proof: docs/proofs/masked-sum.md, section 5. Source: the idea, Bell, Bonawitz, Gascon, Lepoint,
+Raykova, "Secure single-server aggregation with (poly)logarithmic overhead", CCS 2020. The
+conditions are our own: there is one list of survivors for all, so other neighbourhoods need no
+two-thirds majority of their own.
 """
 
 from __future__ import annotations

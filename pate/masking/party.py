@@ -1,29 +1,16 @@
 """A party's side of a masked sum: five or six answers, each given once, in a fixed order.
 
-The sixth proves its votes, if the context requires it, after they are masked and before any party
-signs the list of survivors.
+A malicious server learns at most one sum, over at least t - c honest parties: every key, box and
+mask is bound to the context and to the digest of all announced keys; a list of survivors is valid
+when t parties have signed it, and an honest party signs only one; it reveals of another party a
+share of the seed or of the mask key, never both; it does not mask with a sender whose box it did
+not get, and signs no list with it; and masks are used for one answer, which is stored. Proof:
+docs/proofs/masked-sum.md, sections 3 to 5.
 
-Why a malicious server learns at most one sum, over at least t - c honest parties (full proof:
-docs/proofs/masked-sum.md):
-
-* Every key, box and mask is bound to the context and to the digest of all announced keys. A party
-  that was shown other keys can neither open the others' boxes nor sign their list of survivors.
-* A list of survivors is valid when t parties have signed it. Two lists would have 2t - n > c
-  signers in common, an honest one among them, and an honest party signs only one. (On a graph with
-  neighbours t_k of the k + 1 parties at fixed places of the ring sign for all.) So there is one
-  list, and an honest party reveals shares of the seeds of the parties on it, and of the mask keys
-  of the others: never both of one party, whichever senders of boxes it was shown.
-* A server may show parties different senders of boxes. A party does not mask with one whose box
-  it did not get, and signs no list with it. Any two signers share a mask. An honest survivor that
-  signed nothing masks with at least t - 1 others, and at least t - c honest ones revealed shares of
-  its seed: since 2t > n + c, the two groups overlap. If one of its masks has no counterpart, its
-  masked votes are random and the sum is lost. If all have one, it is connected with the signers. On
-  a graph with neighbours the same argument holds in each neighbourhood, with its own threshold.
-* Masks are used for one answer: it is stored, and a repeated request gets the same bytes.
-
-A box that does not open stops the party before its votes are masked, and the error names the
-sender. Continuing without that sender would be safe but useless, since others have masked with it.
-The server sees the party drop out, and continues while t are left.
+The sixth answer proves its votes, if the context requires it, after they are masked and before any
+party signs the list of survivors. A box that does not open stops the party before its votes are
+masked, and the error names the sender: continuing without that sender would be safe but useless,
+since others have masked with it.
 """
 
 from __future__ import annotations

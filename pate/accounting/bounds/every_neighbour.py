@@ -1,15 +1,9 @@
 """The exact cost of an answer: the largest divergence over every neighbour, each computed.
 
 For votes that are public, a unit of one vote and few classes: a neighbour has one vote in another
-class, or one vote more or fewer. The chance of label j is a sum over the winning noisy count, so with
-u_j(w) what each count w contributes to it,
-
-    P'_j / P_j - 1  =  sum over w of u_j(w) ((1 + x_a(w)) (1 + y_b(w)) - 1)
-
-if a vote moves from class a to class b: x_a and y_b are the changes of two factors. A threshold test
-is joined neighbour by neighbour: whose vote moves decides which way its statistic goes.
-
-The cost is one-sided and depends on all votes: whoever publishes it publishes something about them.
+class, or one vote more or fewer. A threshold test is joined neighbour by neighbour: whose vote
+moves decides which way its statistic goes. The cost is one-sided and depends on all votes: whoever
+publishes it publishes something about them.
 
 Source: own. Proof: docs/proofs/theorem-6-plus.md, section 10.
 """

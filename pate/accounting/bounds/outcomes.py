@@ -1,19 +1,13 @@
 """The bound by outcomes: what a label of GNMax can cost, from the chance of every class.
 
-A neighbour moves at most k votes, at worst all from one class to one other. So a class loses at
-most one of two things, and gains at most one: the moved votes come to, or leave, one of its rivals,
-which changes its chance by at most the factor T(gap + k) / T(gap), or T(gap - k) / T(gap), T being
-the tail of the difference of two noises; or they are its own, and Neyman and Pearson bound the
-change. The plurality has what is left. With r_j = P'_j / P_j and W(r) = r^(1-order) - 1 +
-(order - 1)(r - 1), which is convex and least at W(1) = 0,
+With r_j = P'_j / P_j and W(r) = r^(1-order) - 1 + (order - 1)(r - 1), it is the largest value of
 
-    exp((order - 1) RDP) - 1  =  sum over all classes of P_j W(r_j),
+    exp((order - 1) RDP) - 1  =  sum over all classes of P_j W(r_j)
 
-and its largest value within those factors is the bound: every term is positive, so nothing cancels.
+within the factors by which a neighbour's k votes can change each chance. It is one-sided: it holds
+for the given votes against any neighbour, not the reverse.
 
-The bound is one-sided: it holds for the given votes against any neighbour, not the reverse.
-
-Source: own. Proof: docs/proofs/theorem-6-plus.md.
+Source: own. Proof: docs/proofs/theorem-6-plus.md, section 9.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
 """log q: the probability that the noisy plurality is not the plurality.
 
-i* is the class with most votes. Class j can win only if Z_j - Z_i* >= n_i* - n_j, so
+With i* the class with most votes, ties lost by it,
 
     q = min( sum over j != i* of P[Z_j - Z_i* >= n_i* - n_j],  1 - 1/m )
 
-is an upper bound on P[label != i*], with ties lost by i*. The cap holds since no class is more
-likely to win than the one with most votes. Among several with most votes it makes no difference
-to q which is called i*.
-
-``law`` is that of all noise added: where parties add shares, of their sum. A *smaller* variance
-than that of the added noise would make q too small.
+bounds P[label != i*]. ``law`` is that of all noise added: where parties add shares, of their sum. A
+*smaller* variance than that of the added noise would make q too small.
 
 Proof: docs/proofs/labels.md, section 1.
 """

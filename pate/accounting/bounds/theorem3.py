@@ -1,24 +1,12 @@
 """LNMax: the cost of a query under pure differential privacy, when its outcome is nearly certain.
 
-The label is epsilon0-DP with epsilon0 = gap_shift * gamma, for Laplace noise of scale 1/gamma and
-for the two-sided geometric noise that this project draws. With l = order - 1, E = e^epsilon0, and q
-the chance, or an upper bound on it, that the plurality does not win:
+With epsilon0 = gap_shift * gamma, E = e^epsilon0, l = order - 1 and q the chance, or an upper bound
+on it, that the plurality does not win: the least of the bounds that are *independent* of the votes,
+and, for small q, the *published* one or (``sharp``) the exact worst case over all epsilon0-DP
+mechanisms. All increase with q, and bound the divergence of the given votes from any neighbour, not
+the reverse.
 
-- *independent* of the votes: min(order * epsilon0^2 / 2, epsilon0), as published; :func:`pure_dp`
-  is the exact worst case, 0.5 to 3 % of epsilon less;
-- *published* (``sharp=False``), if q < 1/(1+E): also at most
-  log( (1-q) ((1-q)/(1-E q))^l + q E^l ) / l;
-- *sharp*, if q <= 1/(1+E): the exact worst case over all epsilon0-DP mechanisms and neighbours,
-
-      log max{ (1-q)^(l+1) (1-E q)^-l + q E^-l,  (1-q)^(l+1) (1-q/E)^-l + q E^l } / l,
-
-  and :func:`pure_dp` above that q. The published bound takes the larger half of each.
-
-Both increase with q, so an upper bound on q may be used. Both are one-sided: they bound the
-divergence of the given votes from any neighbour, not the reverse.
-
-Source: Papernot et al. 2017, Theorems 2 and 3; sharp: own.
-Proof: docs/proofs/labels.md, section 3.
+Source: Papernot et al. 2017, Theorems 2 and 3; sharp: own. Proof: docs/proofs/labels.md, section 3.
 """
 
 from __future__ import annotations

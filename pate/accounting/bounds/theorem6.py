@@ -1,21 +1,12 @@
 """Theorem 6 of the 2018 paper: the cost of a query whose outcome is nearly certain.
 
-For a mechanism with the RDP curve c * order in both directions, and an outcome i* that fails with
-probability q or less: with mu2 = sqrt(-log q / c) and mu1 = mu2 + 1, the best choice there is,
+For a mechanism with the RDP curve c * order in both directions, and an outcome that fails with
+probability q or less. The bound is never above c * order, the cost without knowledge of the votes,
+and one-sided: it holds for the given votes against any neighbour, not the reverse. All terms that
+are added are positive, so a cost of 1e-10 has as many good digits as one of 1.
 
-    rdp = log( (1-q) A^(order-1) + q B^(order-1) ) / (order-1),
-    log A = log( (1-q) / (1-r) ),  r = exp(-c (mu2-1)^2),      log B = c (2 mu2 + 1),
-
-provided that order < mu1 and log((mu2+1)/(mu2-1)) <= c (2 mu2 - 1), which is the paper's condition
-that makes it grow with q; and never more than c * order, the cost without knowledge of the votes.
-
-All terms of (1-q) (A^l - 1) + q (B^l - 1), with l = order - 1, are positive, so a cost of 1e-10 has
-as many good digits as one of 1.
-
-The bound is one-sided: it holds for the given votes against any neighbour, not the reverse.
-
-Source: Papernot et al. 2018, Theorem 6, Proposition 10, Lemma 9.
-Proof: docs/proofs/labels.md, section 4.
+Source: Papernot et al. 2018, Theorem 6, Proposition 10, Lemma 9. Proof: docs/proofs/labels.md,
+section 4.
 """
 
 from __future__ import annotations

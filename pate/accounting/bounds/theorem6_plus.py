@@ -1,22 +1,12 @@
-"""Theorem 6+: the sharpest Renyi bound for a label of which only q and a Gaussian shift are known.
+"""Theorem 6+: the sharpest Renyi bound for a label of which only q and a Gaussian shift mu are known.
 
-Let M(D) and M(D') come from N(0, 1) and N(-mu, 1) through one and the same channel, and let q be
-the chance under D of anything but one fixed output (the plurality). Then
+(order - 1) * RDP <= ln V(q), V(q) being the largest T1 + T2 of :mod:`pate.accounting.bounds.two_tails`. V
+rises in q and in mu, so both may be rounded up; there are no side conditions. It is one-sided: it holds
+for the given votes against any neighbour, not the reverse. As it rises with q alone it may be computed at
+*knots* of log q, and a query takes the value at the next knot above its own: a bound still (:class:`Table`).
 
-    (order - 1) * RDP  <=  ln V(q),     V(q) = max over t in [0, 1] of T1 + T2,
-
-with T1 and T2 of :mod:`pate.accounting.bounds.two_tails`: the observer sees that output, or else a
-point of two tails that share the mass q as t to 1 - t. V rises in q and in mu, is 1 at q = 0, and
-exp((order - 1) * order * mu^2 / 2), the cost without votes, at q = 1. So there are no side
-conditions, and q and mu may be rounded up.
-
-The bound is one-sided: it holds for the given votes against any neighbour, not the reverse.
-
-As it depends on a query through q alone and rises with it, it may be computed at *knots* of log q,
-and a query takes the value at the next knot above its own q: a bound still. That is :class:`Table`.
-
-Source: own; it sharpens Papernot et al. 2018 (arXiv 1802.08908), Theorem 6.
-Proof: docs/proofs/theorem-6-plus.md.
+Source: own; it sharpens Papernot et al. 2018 (arXiv 1802.08908), Theorem 6. Proof:
+docs/proofs/theorem-6-plus.md.
 """
 
 from __future__ import annotations

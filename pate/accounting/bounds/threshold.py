@@ -2,21 +2,13 @@
 
 ``v`` is the statistic of the test: the largest count, or max_j (n_j - r_j) for Interactive-GNMax.
 Between neighbours it differs by at most k, the votes of one unit, whether votes change or are
-removed. So with p(v) = P[v + Z >= T] the pair of outputs is Bernoulli(p(v)) against
-Bernoulli(p(v')) with
-|v' - v| <= k, and the worst v' is v - k or v + k: p' lies between p(v - k) and p(v + k), and the
-divergence is convex in p'. A v' below 0 or above the number of teachers is counted too, which can
-only make the bound larger.
+removed; the worst is v - k or v + k. Costs are one-sided: for the given votes and every neighbour
+of them.
 
-Two figures of test and label:
-
-* :func:`joint` bounds the divergence of both as one mechanism, at the given votes, for a list of queries
-  fixed in advance, whichever of them are answered. Sums over queries are bounds for the list.
+* :func:`joint` bounds the divergence of test and label as one mechanism, for a list of queries fixed in
+  advance, whichever of them are answered. Sums over queries are bounds for the list.
 * :func:`expected` is the cost that the 2018 reference reports: **not a bound**. The moments behind
   a Renyi divergence average exponentials of costs, which exceed the exponential of the average.
-
-Data-dependent costs are one-sided: they bound D(M(D) || M(D')) for the given D and every neighbour
-D', and may be published only through a mechanism that pays for it.
 
 Proof: docs/proofs/labels.md, sections 5 and 6.
 """

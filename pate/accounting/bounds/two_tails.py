@@ -5,23 +5,12 @@ has the part t of q. With the likelihood ratio L(x) = exp(mu * x + mu^2 / 2),
 
     T1 = (1 - q)^order * (1 - q')^(1 - order),
     T2 = integral of L^(order - 1) over both tails under N(0, 1),
-    R  = (L(b)^(order - 1) - L(a)^(order - 1)) / (1/L(a) - 1/L(b)):
-
--R is the slope of T2 against q' as t moves.
+    R  = (L(b)^(order - 1) - L(a)^(order - 1)) / (1/L(a) - 1/L(b)), minus the slope of T2 against q'.
 
 T1 + T2 - 1 may be 1e-9 of its parts, and they may all be 1e-300. So T1 - 1 is made from logarithms
-of 1 - q and 1 - q', never as a difference, and all is in units of exp(ref). A mass after the shift
-is the mass before it times the mean of a power of L over the tail: the error of a cut then moves
-all terms alike, and cancels where they do.
-
-The maximum over t is bounded by cells of t, never by trying points. On a cell T1, convex in q', lies
-below its chord, and T2, concave in q', below its tangents at both ends; so T1 + T2 is at most
-
-    max( S0 + (rise - R0 * w)+ / 2,   S1 + (R1 * w - rise)+ / 2 ),
-
-S0 and S1 being the sums at the ends, ``rise`` that of T1, w that of q', -R0 and -R1 the slopes of T2.
-The error is of second order in w, so that few halvings are needed. Cells are halved until none can
-hold more than (1 + tightness) times the best point seen.
+of 1 - q and 1 - q', never as a difference, and all is in units of exp(ref). The maximum over t is
+bounded by cells of t, never by trying points; cells are halved until none can hold more than (1 +
+tightness) times the best point seen.
 
 Proof: docs/proofs/theorem-6-plus.md, for the maximum section 6.
 """
