@@ -194,24 +194,6 @@ def zip_file(file: Path | IO[bytes]) -> Iterator[zipfile.ZipFile]:
         raise ValueError(str(error) or "it is damaged") from error
 
 
-def npz_arrays(file: Path | IO[bytes], most: int | None = None) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a ``.npz`` archive by name, read-only.
-
-    ``most``: bytes of all arrays together; None: any number, of a file of our own.
-    """
-    found: dict[str, NDArray[Any]] = {}
-    size = 0
-    with zip_file(file) as members:
-        for each in members.infolist():
-            with members.open(each) as content:
-                header = npy_header(content)
-                size += header.bytes
-                if most is not None and size > most:
-                    raise ValueError("it has too many bytes")
-                found[each.filename.removesuffix(".npy")] = npy_array(content, header)
-    return found
-
-
 class _Short(Repr):
     """Values in some 60 characters each and two levels, whatever the interpreter's limits are."""
 

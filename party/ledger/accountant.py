@@ -133,7 +133,8 @@ def cumulative_epsilon(
     units.extend(filter(None, [unit_of(rows)]))
     unit = min(units, key=UNITS.index, default=UNITS[0])
     campaigns = _of_campaigns(counted, within=unit != "party")
-    spent = sum((*campaigns, *map(_of_rows, rows)), Spent())
+    costs = [Spent.concentrated(each.rho, pure=each.epsilon, failing=each.delta) for each in rows]
+    spent = sum((*campaigns, *costs), Spent())
     return Figure(
         epsilon=epsilon_of(spent, delta),
         delta=delta.whole,
@@ -239,10 +240,6 @@ def _of_campaign(totals: Totals, *, within: bool) -> Spent:
         gaussian=steps**2 * cost_of(totals, _GDP) if composition == Gdp.name else None,
         pure=cost_of(totals, _PURE) if composition == Pure.name else None,
     )
-
-
-def _of_rows(made: Synthesis) -> Spent:
-    return Spent.concentrated(made.rho, pure=made.epsilon, failing=made.delta)
 
 
 # --- the bound of a home --------------------------------------------------------------------------

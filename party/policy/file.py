@@ -130,10 +130,6 @@ def _words(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _encoders(value: object) -> tuple[str, ...] | None:
-    return None if value == "any" else _words(value)
-
-
 def _span(value: object) -> str:
     span = _word(value)
     if len(span) > _LONGEST_KEY:
@@ -195,7 +191,7 @@ _READERS: Final[dict[str, Callable[[object], Any]]] = {
     "units": _words,
     "codes": _words,
     "answers": _words,
-    "encoders": _encoders,
+    "encoders": lambda value: None if value == "any" else _words(value),
     "hours": _span,
     "weekdays": _days,
     "repeat_queries": _word,

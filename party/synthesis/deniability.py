@@ -127,7 +127,8 @@ def theorem_1(test: RandomizedTest, delta: Fraction) -> AttemptCost:
             f"k = {test.k} with epsilon0 = {_brief(test.epsilon0)} gives no delta of "
             f"{_brief(delta)} per attempt: it needs k >= {distance + 1}"
         )
-    epsilon = test.epsilon0 + log_up(1 + _gamma(test) / t)
+    gamma = Fraction(1) if test.fixed else Fraction(test.gamma)
+    epsilon = test.epsilon0 + log_up(1 + gamma / t)
     spent = test.small_group_factor * exp_up(-test.epsilon0 * distance)
     return AttemptCost(t, round_up(epsilon), round_up(spent))
 
@@ -259,10 +260,6 @@ def check_delta(delta: Fraction) -> None:
     """Check that ``delta`` is an exact number strictly between 0 and 1, else raise UsageError."""
     if type(delta) is not Fraction or not 0 < delta < 1:
         raise UsageError(f"a delta must be exact and between 0 and 1, both excluded, got {delta!r}")
-
-
-def _gamma(test: RandomizedTest) -> Fraction:
-    return Fraction(1) if test.fixed else Fraction(test.gamma)
 
 
 def _distance(test: RandomizedTest, delta: Fraction) -> int:

@@ -202,11 +202,12 @@ def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) 
         if (kind := _looks_like(column)) is not None:
             like[kind].append(name)
     texts = {n: c for n, c in held.items() if n not in empty and not is_numeric(c)}
-    shares = {name: _numbers(column, _is_number) for name, column in texts.items()}
+    shares = {
+        name: _share(column, lambda cell: PLAIN.number(cell) is not None)
+        for name, column in texts.items()
+    }
     separated = [
-        n
-        for n, column in texts.items()
-        if _numbers(column, may_be_number) > shares[n] + 1 - _MOSTLY
+        n for n, column in texts.items() if _share(column, may_be_number) > shares[n] + 1 - _MOSTLY
     ]
     slips = [name for name, share in shares.items() if _MOSTLY <= share < 1]
     numbers = [name for name, share in shares.items() if known is not None and share == 1]
@@ -337,40 +338,31 @@ def _looks_like(column: Column) -> str | None:
     if is_numeric(column):
         if not bool((present == np.floor(present)).all()):
             return None
-        if _share(np.array([f"{value:.15g}" for value in present.tolist()]), _NUMERIC_DATE) == 1:
+        if (
+            _share(
+                np.array([f"{value:.15g}" for value in present.tolist()]), _NUMERIC_DATE.fullmatch
+            )
+            == 1
+        ):
             return "date"
         # Measured values are distinct, too; distinct whole numbers are more likely row numbers.
         return "identifier" if distinct == 1 and len(present) == len(column) else None
-    if _share(column, _DATE) >= _MOSTLY:
+    if _share(column, _DATE.fullmatch) >= _MOSTLY:
         return "date"
     words = np.median([len(str(cell).split()) for cell in present.tolist()])
     if distinct >= _DISTINCT_TEXT and words > 1:
         return "free text"
     return (
-        "identifier"
-        if distinct >= _DISTINCT and _numbers(column, may_be_number) < _MOSTLY
-        else None
+        "identifier" if distinct >= _DISTINCT and _share(column, may_be_number) < _MOSTLY else None
     )
 
 
-def _share(column: Column, pattern: re.Pattern[str]) -> float:
-    """Return the share of present cells that match a pattern; 0 for few cells."""
+def _share(column: Column, fits: Callable[[str], object]) -> float:
+    """Return the share of present cells that fit; 0 for few cells."""
     present = [str(cell) for cell in column.tolist() if cell != ""]
     if len(present) < _FEWEST:
         return 0.0
-    return sum(pattern.fullmatch(cell) is not None for cell in present) / len(present)
-
-
-def _is_number(cell: str) -> bool:
-    return PLAIN.number(cell) is not None
-
-
-def _numbers(column: Column, is_number: Callable[[str], bool]) -> float:
-    """Return the share of present cells that are numbers; 0 for few cells."""
-    present = [str(cell) for cell in column.tolist() if cell != ""]
-    if len(present) < _FEWEST:
-        return 0.0
-    return sum(map(is_number, present)) / len(present)
+    return sum(bool(fits(cell)) for cell in present) / len(present)
 
 
 def listed(names: Sequence[str]) -> str:

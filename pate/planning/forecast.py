@@ -408,7 +408,7 @@ def classes_in_words(
     counts: Sequence[int], classes: Sequence[str], *, noisy_counts: bool = False, more: bool = False
 ) -> str:
     """Return a warning about classes with few labels or none, and a student's prospects, or ""."""
-    names = [_readable(name) for name in classes]
+    names = [printable(name, _LONGEST_NAME) for name in classes]
     without = [name for name, count in zip(names, counts, strict=True) if not count]
     rare = [name for name, count in zip(names, counts, strict=True) if 0 < count < ENOUGH]
     if not without and not rare:
@@ -429,11 +429,6 @@ def classes_in_words(
     else:
         expect = "expect a weak student of these classes"
     return f"{', '.join(parts)}; {expect}"
-
-
-def _readable(name: str) -> str:
-    """Return a class's name, which is untrusted text, made safe for a screen."""
-    return printable(name, _LONGEST_NAME)
 
 
 def _many(number: int, one: str) -> str:

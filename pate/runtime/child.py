@@ -93,11 +93,7 @@ def python(module: str, *arguments: object) -> list[str]:
 
     The directory that it starts in is no place for modules: whoever wrote its files would run code there.
     """
-    return _python("-m", module, *arguments)
-
-
-def _python(*arguments: object) -> list[str]:
-    return [sys.executable, "-P", *map(str, arguments)]
+    return [sys.executable, "-P", "-m", module, *map(str, arguments)]
 
 
 def python_environment(inherited: Mapping[str, str] | None = None) -> dict[str, str]:

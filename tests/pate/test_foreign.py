@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pate.foreign import json_value, npy_array, npy_header, npz_arrays, shown, toml_table, zip_file
+from pate.foreign import json_value, npy_array, npy_header, shown, toml_table, zip_file
 from tests.fuzz.mutate import mutated_bytes
 
 ARRAYS: tuple[NDArray[Any], ...] = (
@@ -63,9 +63,6 @@ def test_what_numpy_writes_is_read(array: NDArray[Any], version: tuple[int, int]
     found = npy_array(file, npy_header(file))
     assert (found.dtype, found.shape) == (array.dtype, array.shape)
     assert found.tolist() == array.tolist()
-    archived = io.BytesIO()
-    np.savez(archived, array)
-    assert npz_arrays(archived)["arr_0"].tolist() == array.tolist()
     file = io.BytesIO(npy(array, version) + b"more")
     header = npy_header(file)
     with pytest.raises(ValueError, match="not as long"):
@@ -147,12 +144,13 @@ def test_broken_archives_are_refused_by_value_error(tmp_path: Path) -> None:
     for good in (stored, path.read_bytes()):
         for _ in range(500):
             try:
-                npz_arrays(io.BytesIO(mutated_bytes(good, rng)), 10**6)
+                with zip_file(io.BytesIO(mutated_bytes(good, rng))) as members:
+                    for each in members.infolist():
+                        with members.open(each) as content:
+                            npy_array(content, npy_header(content))
             except (ValueError, OSError):
                 refused += 1
     assert refused > 500
-    with pytest.raises(ValueError, match="too many bytes"):
-        npz_arrays(path, 10)
 
 
 @pytest.mark.parametrize("depth", [900, 3_000, 100_000])
