@@ -33,16 +33,16 @@ os.environ.update(QUIET_FLOWER)
 #: last, one process would work on it while the others have nothing left to do.
 LONGEST = (
     "test_failpoints.py", "test_every_campaign.py", "test_commands.py", "test_simulate.py",
-    "test_readme.py", "test_audit_bugs.py", "test_image_students.py", "test_soak.py",
+    "test_pages.py", "test_audit_bugs.py", "test_image_students.py", "test_soak.py",
     "test_network.py", "test_killed.py", "test_misbehaving_party.py", "test_clock.py",
-    "test_full_disk.py", "test_classifier.py", "test_released_sums.py", "test_voter_ahead.py",
-    "test_several.py", "test_record_bugs.py", "test_audit.py", "test_locked.py", "test_stops.py",
+    "test_unavailable.py", "test_classifier.py", "test_released_sums.py", "test_voter_ahead.py",
+    "test_several.py", "test_record_bugs.py", "test_audit.py", "test_unavailable.py", "test_stops.py",
     "test_enrolled_campaign.py", "test_lying_server.py", "test_one_record_replies.py",
     "test_auditing_mechanism.py", "test_sums.py", "test_walls.py", "test_neighbour_campaign.py",
-    "test_killed_party.py", "test_nothing_secret.py",
-    "test_superlink_restart.py", "test_mixed_processes.py", "test_mechanisms.py",
-    "test_fewer_trips.py", "test_odd_paths.py", "test_student_cli.py", "test_own_network.py",
-    "test_notebook.py",
+    "test_restarts.py", "test_nothing_secret.py",
+    "test_superlink_restart.py", "test_hostile_carrier.py", "test_mechanisms.py",
+    "test_mechanisms.py", "test_odd_paths.py", "test_student_cli.py", "test_own_network.py",
+    "test_pages.py",
 )  # fmt: skip
 
 _BEGAN = pytest.StashKey[float]()

@@ -1,30 +1,36 @@
-"""A small campaign of a row: real voters, masked sums, a ledger, and its costs."""
+"""Small campaigns of rows: real voters, masked sums, their costs, and figures of models."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from benchmarks.data import deal
+from benchmarks import cost, measure
+from benchmarks.__main__ import main
+from benchmarks.data import Split, deal, joined
 from benchmarks.data.images import PublishedTeachers, deal_votes, numbered
-from benchmarks.methods import campaign
+from benchmarks.methods import campaign, months
 from benchmarks.methods.campaign import add_up, bounds_of, cost_of_votes, setting_of
-from benchmarks.rows import Options
+from benchmarks.record import RESULTS, ROOT
+from benchmarks.rows import ROWS, Options
+from pate.data.values import Dataset, Table
 from pate.errors import UsageError
 from pate.mechanisms import GNMax
 from pate.runtime.screen import Screen
 from simulation.datasets import digits
+from tests.benchmarks.test_methods import table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
     from pate.data.values import Inputs
     from student.lesson import Lesson
+
 
 SCREEN = Screen("test")
 VOTES = np.array([[240, 10], [30, 220], [130, 120], [250, 0]] * 5)
@@ -175,3 +181,159 @@ def test_teachers_are_trained_once_for_a_place(tmp_path: Path) -> None:
         assert len(found.labels.rows) == 5
     made = sorted((tmp_path / "party_0" / "teachers").glob("*/*"))
     assert len({path.parent for path in made}) == 1
+
+
+MONTHS = 2
+ROW = ROWS["diabetes130-monthly"]
+
+
+def stays(count: int, patients: NDArray[np.int64], seed: int) -> Dataset:
+    """Return made-up stays of some patients; the first column is of the label."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, count)
+    inputs = Table(("a", "b"), (labels + rng.normal(0, 0.4, count), rng.normal(size=count)))
+    who = rng.choice(patients, count).astype(np.str_)
+    return Dataset(inputs, labels.astype(np.int64), ("later", "soon"), who)
+
+
+@pytest.fixture
+def hospitals(monkeypatch: pytest.MonkeyPatch) -> Split:
+    """A file of 900 stays, of which 200 are public and 200 to test."""
+    patients = np.arange(300)
+    private, public, test = (
+        stays(count, patients + 1000 * at, at) for at, count in enumerate((500, 200, 200))
+    )
+    split = Split(private, public, test, "made up")
+    whole = joined(private, public, test)
+    numbers = np.random.default_rng(3).permutation(len(whole)).astype(np.float64)
+    assert isinstance(whole.inputs, Table)
+    table = Table((*whole.inputs.names, "encounter_id"), (*whole.inputs.columns, numbers))
+    whole = replace(whole, inputs=table)
+    monkeypatch.setattr(months, "diabetes", lambda: split)
+    monkeypatch.setattr(months, "read_stays", lambda **_: whole)
+    monkeypatch.setattr(months, "MONTHS", MONTHS)
+    monkeypatch.setattr(months, "_COMPARED", MONTHS)
+    return split
+
+
+@pytest.mark.slow
+def test_a_series_costs_one_epsilon_and_asking_again_costs_more(
+    hospitals: Split, tmp_path: Path
+) -> None:
+    assert ROW.options is not None
+    row = replace(ROW, options=replace(ROW.options, representatives=12))
+    found = months.run(row, 1, tmp_path, Screen("test"), None)
+    cells = {(cell.method, cell.setting["month"]): cell for cell in found.cells}
+    assert cells.keys() == {
+        ("series", 1), ("series", 2), ("again", 1), ("again", 2), ("forgetful", 2),
+    }  # fmt: skip
+    patients = len(np.unique(months._groups(hospitals.private)))
+    runs = {key: cell.runs[0] for key, cell in cells.items()}
+    assert sum(runs["series", month].counts["new"] for month in (1, 2)) == patients
+    assert runs["series", 2].counts["there"] == patients == found.data["private_units"]
+    for month in (1, 2):
+        each = cells["series", month]
+        assert (each.epsilon, each.delta) == (1.0, 0.0)
+        assert runs["series", month].epsilons["epsilon"] == 1.0
+        assert each.figures["auc_others"].mean > 0.8
+    once, twice = (runs["again", month].epsilons["epsilon"] for month in (1, 2))
+    assert once < 1.2 * 1.0 < twice
+    assert {"auc_others"} == set(runs["forgetful", 2].figures)
+
+
+def test_months_are_equal_parts_in_the_order_of_their_numbers() -> None:
+    numbers = np.random.default_rng(0).permutation(24)
+    found = months.months_of(numbers, 12)
+    assert (np.bincount(found) == 2).all()
+    assert np.array_equal(found, numbers // 2)
+
+
+def test_a_masked_sum_is_exact_and_its_bytes_are_counted() -> None:
+    size = cost.Size(5, 40)
+    plain, masked = cost.plain_sum(size), cost.masked_sum(size)  # sums are compared there
+    assert list(masked["bytes"]) == ["keys", "shares", "mask", "sign_survivors", "unmask"]
+    assert masked["bytes"]["mask"] == 40 * 10 * size.bits // 8
+    assert masked["party_bytes"] > plain["party_bytes"] >= 400
+    assert masked["party_seconds"] > 0
+    assert masked["server_seconds"] > 0
+    assert cost.masked_sum(size, lost=1)["bytes"].keys() == masked["bytes"].keys()
+
+
+@pytest.mark.slow
+def test_the_accountant_says_what_the_paper_says() -> None:
+    (found,) = cost.accounting(quick=True).values()  # figures are compared there
+    assert found["theorem6"] > found["one query at a time"]
+
+
+@pytest.mark.slow
+def test_a_campaign_is_measured_at_its_server(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "campaign", "--quick"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["parties"], found["queries"]) == (3, 200)
+    assert found["server_seconds"] > 0
+    assert found["server_memory_peak"] >= found["server_memory_before"] > 0
+    assert found["bytes_up"] > 3 * 200 * 10 // 2, "masked votes of half a byte or more"
+    assert found["bytes_down"] > 0
+
+
+def test_figures_that_were_measured_once_are_still_on_their_pages() -> None:
+    told = tomllib.loads((RESULTS / "measured.toml").read_text(encoding="utf-8"))
+    for each in told["figure"]:
+        assert each["text"] in (ROOT / each["page"]).read_text(encoding="utf-8"), each
+        assert each["program"].startswith("benchmarks/")
+        assert each["method"]
+
+
+def records(labels: list[int]) -> Dataset:
+    return Dataset(Table(("x",), (np.zeros(len(labels)),)), np.array(labels), ("no", "yes"))
+
+
+def test_figures_of_a_classifier_that_is_right_three_times_of_four() -> None:
+    test = records([0, 0, 0, 1])
+    chances = np.array([0.1, 0.6, 0.2, 0.7])
+    assert measure.judged(np.stack([1 - chances, chances], axis=1), test) == {
+        "accuracy": 0.75,
+        "balanced_accuracy": pytest.approx((2 / 3 + 1) / 2),
+        "auc": 1.0,
+    }
+    assert "auc" not in measure.figures_of(records([0, 0]))
+
+
+def test_figures_of_numbers_and_of_several_labels() -> None:
+    truth = np.array([1.0, 2.0, 3.0, 6.0])
+    said = np.stack([truth + 0.5, np.full(4, 3.0)], axis=1)
+    assert measure.mae(said, truth) == 0.5
+    assert measure.r2(said, truth) == 0.0  # the means explain nothing
+    assert measure.r2(truth[:, None], truth) == 1.0
+    has = np.array([[1, 0, 1], [0, 0, 1], [1, 1, 1], [0, 1, 1]], dtype=bool)
+    chances = np.stack([has[:, 0], ~has[:, 1], has[:, 2]], axis=1).astype(float)
+    assert measure.macro_auc(chances, has) == 0.5  # 1 and 0; of a label that all have there is none
+
+
+def test_auc_is_the_share_of_pairs_in_order() -> None:
+    scores = np.array([[0.9, 0.1], [0.6, 0.4], [0.5, 0.5], [0.1, 0.9]])
+    labels = np.array([0, 1, 0, 1])
+    assert measure.auc(scores, labels) == 0.75
+    three = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.6, 0.3, 0.1], [0.1, 0.1, 0.8]])
+    assert measure.auc(three, np.array([0, 1, 1, 2])) == pytest.approx(1.0)
+    # Of several models the mean.
+    assert measure.auc(np.stack([scores, 1 - scores]), labels) == 0.5
+    assert measure.accuracy(scores, labels) == 0.75
+
+
+def test_an_interval_has_the_sampling_of_the_test_records() -> None:
+    data = table(400, 5)
+    random = np.random.default_rng(0)
+    right = random.random(400) < 0.8
+    scores = np.eye(2)[np.where(right, data.labels, 1 - data.labels)]
+    found = measure.estimate(measure.accuracy, [scores] * 3, data)
+    share = right.mean()
+    half = 1.96 * np.sqrt(share * (1 - share) / 400)
+    # The same model three times: dealings add nothing, and take nothing away.
+    assert found.low is not None
+    assert found.high is not None
+    assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.2)
+    other = np.eye(2)[np.where(random.random(400) < 0.7, data.labels, 1 - data.labels)]
+    wider = measure.estimate(measure.accuracy, [scores, other], data)
+    assert wider.low is not None
+    assert wider.low < found.low - half

@@ -64,7 +64,7 @@ OTHERS = {
     "ls": "of the system",
     "openssl": "of the system",
     "optimum-cli": "of Hugging Face; it fetches models",
-    "pip": "needs a package index; tests/docs/test_readme.py installs from a folder",
+    "pip": "needs a package index; tests/docs/test_pages.py installs from a folder",
     "runuser": "needs the users that systemd makes",
     "scp": "needs another machine",
     "sleep": "of the system",

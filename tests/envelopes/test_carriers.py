@@ -1,21 +1,32 @@
-"""A lying carrier, a lying server and a careless hand: each ends in a refusal, and changes nothing."""
+"""A lying carrier, a lying server, a careless hand, and folders that are watched: all without effect."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from aggregator_server.exchange import exchange as exchange_module
+from party.cli.main import app
+from party.envelopes import Watch, answering
 from party.identity.keys import identity_key
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from pate.data.values import Dataset, Images
 from pate.envelopes import Part, opened, text_of, write
-from pate.errors import ProtocolError, RefusedError
+from pate.errors import DataError, ProtocolError, RefusedError
+from pate.runtime.command import program_of
 from protos import wire
+from simulation.datasets import write_labelled
 from tests.support.campaign_messages import SERVER_KEY
 from tests.support.world.envelopes import NAMES, NOW, Play, StuckError, refused
+from tests.support.world.in_process import Killed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -247,3 +258,102 @@ def test_what_a_carrier_carries_says_nothing_of_the_votes(tmp_path: Path) -> Non
     left = {each.suffix for each in (play.home("a") / "envelopes").iterdir()}
     assert left == {".pate", ".sent"}
     assert len(list((play.home("a") / "envelopes").glob("*.pate"))) == 1
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
+    monkeypatch.setattr(exchange_module, "_FAREWELL_S", 0.1)
+    watched = Play(tmp_path)
+    watched.carrier = lambda: False
+    with pytest.raises(StuckError):
+        watched.serve()
+    for name in ("inbox", "outbox"):
+        (tmp_path / name).mkdir()
+    return watched
+
+
+def watch(watched: Play, said: list[str]) -> Watch:
+    return Watch(watched.answers("a"), watched.root / "inbox", watched.root / "outbox", said.append)
+
+
+def bring(watched: Play, name: str) -> Path:
+    path = watched.outgoing(name)
+    assert path is not None
+    to = watched.root / "inbox" / path.name
+    to.write_bytes(path.read_bytes())
+    return to
+
+
+def test_each_envelope_is_answered_once(watched: Play) -> None:
+    said: list[str] = []
+    bring(watched, "a")
+    assert watch(watched, said).once() == []
+    (answer,) = (watched.root / "outbox").iterdir()
+    answer.unlink()  # a robot took it
+    assert watch(watched, said).once() == []
+    assert list((watched.root / "outbox").iterdir()) == []
+    assert len(said) == 1
+
+
+def test_a_file_that_is_not_ours_or_half_written_is_named_once_and_tried_when_it_changes(
+    watched: Play,
+) -> None:
+    said: list[str] = []
+    path = bring(watched, "a")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:500])
+    bring(watched, "b")
+    watching = watch(watched, said)
+    errors = watching.once()
+    assert [each.exit_code for each in errors] == [30, 32]
+    assert watching.look() == []
+    path.write_bytes(whole)
+    assert watching.look() == []
+    assert [each.name for each in (watched.root / "outbox").iterdir()] == [
+        "campaign-0f0f0f0f.round-1.from-a.pate"
+    ]
+    assert len(said) == 3
+
+
+def test_an_answer_that_had_not_appeared_when_the_process_died_appears(
+    watched: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(name: str) -> None:
+        if name == "envelope-recorded":
+            raise Killed
+
+    bring(watched, "a")
+    with monkeypatch.context() as patched:
+        patched.setattr(answering, "reach", die)
+        with pytest.raises(Killed):
+            watch(watched, []).once()
+    assert list((watched.root / "outbox").iterdir()) == []
+    assert watch(watched, []).once() == []
+    assert len(list((watched.root / "outbox").iterdir())) == 1
+    assert len(watched.ledger("a").campaigns()[0].files) == 1
+
+
+def test_a_folder_must_be_there(watched: Play) -> None:
+    with pytest.raises(DataError, match="no folder"):
+        Watch(watched.answers("a"), watched.root / "absent", watched.root, lambda _: None)
+
+
+def test_training_for_an_envelope_stores_teachers_and_answers_nothing(
+    watched: Play, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(3)
+    held = Images(rng.integers(0, 255, (40, 4, 4, 1), dtype=np.uint8))
+    write_labelled(tmp_path / "records.npz", Dataset(held, np.arange(40) % 2, ("x", "y")))
+    policy, home = tmp_path / "policy.toml", tmp_path / "site"
+    policy.write_text('campaigns = "any"\naggregation = ["plain"]\n')
+    command = (
+        "train", bring(watched, "a"), "--data", tmp_path / "records.npz", "--teachers", "2",
+        "--home", home, "--policy", policy, "--json",
+    )  # fmt: skip
+    for _ in range(2):  # the second time nothing is left to train
+        done = CliRunner().invoke(program_of(app), [*map(str, command)], prog_name="pate-party")
+        assert done.exit_code == 0, (done.output, done.exception)
+        assert json.loads(done.stdout) == {"party": "a", "campaign": "0f" * 16}
+    assert [path for path in (home / "teachers").rglob("*") if path.is_file()]
+    assert PartyLedger(home / LEDGER_FILE).find("0f" * 16) is None
+    assert not [*(home / "envelopes").glob("*.pate"), *(watched.folder / "in").iterdir()]

@@ -34,7 +34,7 @@ from tests.fuzz.mutate import mutated_bytes, mutated_message
 from tests.fuzz.page import page
 from tests.party.voting.test_lying_server import CLASSES, NAMES, PUBLIC, Liar
 from tests.pate.formats.test_enrolment_formats import ANSWER, BUNDLE
-from tests.pate.formats.test_labels import PRIVACY, SET
+from tests.pate.formats.test_votes_file import PRIVACY, SET
 from tests.support.campaign_messages import SERVER_KEY, campaign_message
 from tests.support.masking.proving import SEED, prover_of, statement
 from tests.support.party.asked import describe

@@ -1,26 +1,37 @@
+"""Labelling: charged before it is released, continued after a kill, by the text form of its campaign."""
+
 from __future__ import annotations
 
+import json
 from contextlib import nullcontext
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pytest
 
 from aggregator_server.campaign.labelling import CHUNK, CappedRelease
 from aggregator_server.ledger.ledger import Ledger
-from aggregator_server.ledger.verify import verify
+from aggregator_server.ledger.state import ReleasedLabel
+from aggregator_server.ledger.verify import read_campaign, verify
+from aggregator_server.results.statement import privacy_statement
 from pate.accounting.composition import total_cost
+from pate.campaign.offer import Offer
 from pate.campaign.order import public_order
+from pate.campaign.spec import CampaignSpec
 from pate.errors import LedgerError, StateError, UsageError
 from pate.mechanisms import ConfidentGNMax
 from pate.noise.exact import SystemNoise
+from pate.storage.hash_chain import canonical
 from pate.votes import Histogram
 from tests.support.server.campaigns import (
     CLASSES,
     NAMES,
     answer,
     label,
+    label_to_the_end,
     make_parties,
     make_predictions,
     make_spec,
@@ -28,6 +39,7 @@ from tests.support.server.campaigns import (
     start,
 )
 from tests.support.simulated_noise import SimulatedNoise
+from tests.support.world.in_process import killed_at
 
 
 @pytest.fixture
@@ -197,3 +209,66 @@ def test_a_mechanism_over_noisy_sums_is_never_asked_about_exact_ones(
         with pytest.raises(LedgerError, match="no release without noise"):
             label(ledger)
         assert ledger.state().head == head
+
+
+@pytest.mark.parametrize("failpoint", ["charge-recorded", "noise-drawn", "release-recorded"])
+def test_a_killed_campaign_goes_on_where_its_ledger_stands(tmp_path: Path, failpoint: str) -> None:
+    path = tmp_path / "ledger.sqlite"
+    before: dict[int, ReleasedLabel] = {}
+    spent, deaths = Fraction(0), 0
+    # Twice in the second chunk of a process, then without a failpoint to the end.
+    for place in (f"{failpoint}:2", f"{failpoint}:2", None):
+        assert killed_at(place, partial(label_to_the_end, path)) == (place is not None)
+        deaths += place is not None
+        told = verify(path)
+        state, _ = read_campaign(path)
+        assert told.head.seq > 0
+        assert before.items() <= state.labels.items(), "a label changed or went away"
+        assert len(state.labels) > len(before)
+        assert spent < state.spent <= state.cap
+        before, spent = dict(state.labels), state.spent
+        # A death after the charge was durable and before the release was costs that charge.
+        open_ = state.open_charge.cost if state.open_charge else 0
+        wasted = 0 if failpoint == "release-recorded" else deaths
+        worst = total_cost(state.currency, state.mechanism(1).worst)
+        assert state.wasted + open_ == wasted * CHUNK * worst
+    assert (told.phase, len(told.labels)) == ("finished", len(before))
+
+
+def test_a_campaign_that_is_not_killed_wastes_nothing(tmp_path: Path) -> None:
+    """The control: the same process without a failpoint."""
+    path = tmp_path / "ledger.sqlite"
+    label_to_the_end(path)
+    assert verify(path, read_campaign(path)[0].head).wasted == 0
+
+
+RECORDED: Final = json.loads(Path(__file__).with_name("text_forms.json").read_text("ascii"))
+
+
+@pytest.mark.parametrize("kind", RECORDED)
+def test_each_kind_of_campaign_is_written_as_it_was(kind: str, tmp_path: Path) -> None:
+    wanted = RECORDED[kind]
+    spec = CampaignSpec.from_dict(json.loads(wanted["spec"]))
+    assert canonical(spec.to_dict()) == wanted["spec"]
+
+    unit = "patient" if spec.unit == "patient" else "record"
+    with Ledger.create(tmp_path / "ledger.sqlite", spec) as ledger:
+        state = ledger.record_roster(make_parties(wanted["teachers"], unit), CLASSES)
+    offer = Offer(key=bytes(32), announced=spec.announced)
+    assert offer.settle(CLASSES, state.settled).text == wanted["offer"]
+
+    said = json.loads(privacy_statement(state).to_json())
+    assert said.pop("ledger_head").startswith("2:")  # its digest is new each time
+    assert rounded(said) == wanted["statement"]
+
+
+def rounded(value: Any) -> Any:
+    """The same without the last digits of each epsilon, which another processor may round otherwise."""
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: round(each, 6) if key == "epsilon" and each is not None else rounded(each)
+        for key, each in value.items()
+    }

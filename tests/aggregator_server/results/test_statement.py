@@ -1,3 +1,5 @@
+"""A campaign's statement, and the neighbouring relation and figures on a server's screens."""
+
 from __future__ import annotations
 
 import json
@@ -6,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from aggregator_server.exchange.presence import FILE, Presence, noting
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
+from aggregator_server.monitoring.metrics import render
+from aggregator_server.monitoring.status import Status
+from aggregator_server.results.report import describe, describe_state, show
 from aggregator_server.results.statement import privacy_statement
 from pate.accounting.composition import Gdp
 from pate.errors import ProtocolError, StateError, UsageError
@@ -22,7 +28,10 @@ from pate.formats.privacy_statement import (
     rounded_up,
 )
 from pate.storage.hash_chain import Head
+from student.card import Provenance, write_card
+from tests.aggregator_server.campaign import test_matrix_campaign as voting
 from tests.support.server.campaigns import answer, label, make_spec, start
+from tests.support.student_samples import Parrot
 
 
 @pytest.fixture
@@ -189,3 +198,50 @@ def test_a_guarantee_never_comes_without_its_terms() -> None:
         assert "adjacency: " in words
         assert "see the privacy statement" not in words
         assert "observer: public" in words
+
+
+ALTERED, MOVED = "one record added, removed or altered", "one record added or removed"
+
+
+@pytest.mark.parametrize("records_vote", [True, False])
+def test_status_page_statement_and_card_say_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], records_vote: bool
+) -> None:
+    path = tmp_path / "ledger.db"
+    with voting.start(path) if records_vote else start(path, make_spec()) as ledger:
+        (voting.release if records_vote else label)(ledger)
+        state, overview = ledger.state(), Status(ledger).overview()
+        ledger.finish()
+    statement = privacy_statement(state).to_json()
+    show(describe_state(state))
+    status = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    bare = Provenance("cd" * 16, "x", "ef" * 32, 900, 50, 0, {})
+    card = write_card(Parrot(), bare, json.loads(statement), None)
+    assert overview.budget is not None
+    words, others = (ALTERED, MOVED) if records_vote else (MOVED, ALTERED)
+    for screen in (status, overview.budget.adjacency, card, statement):
+        assert words in screen
+        assert others not in screen
+    # In a campaign that has none, teachers are on no screen.
+    assert ("teacher" in status, "teacher" in card) == (not records_vote,) * 2
+    teachers = 0 if records_vote else state.teachers
+    assert overview.teachers == PrivacyStatement.from_json(statement).teachers == teachers
+    assert f"pate_teachers {teachers}.0" in render(overview).decode()
+
+
+def test_who_is_here_while_parties_gather(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown: list[Presence] = []
+    with Ledger.create(tmp_path / "ledger.db", make_spec()) as ledger:
+        note = noting(tmp_path, lambda: ledger.state().phase, shown.append)
+        assert "present" not in describe(tmp_path)
+        note(Presence(frozenset("a"), refused=frozenset("d"), preparing=frozenset("cb")))
+    show(describe(tmp_path))
+    assert "3 of 4 (a; preparing: b, c); refused: d; since 20" in capsys.readouterr().out
+    with start(tmp_path / "later" / "ledger.db") as ledger:
+        note = noting(tmp_path, lambda: ledger.state().phase, shown.append)
+        note(Presence(frozenset("ab")))
+    assert not (tmp_path / FILE).exists()
+    assert [len(each.here) for each in shown] == [1, 2]

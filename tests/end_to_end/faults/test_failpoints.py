@@ -20,7 +20,7 @@ from pate.errors import StateError
 from pate.runtime import failpoints
 from simulation.programs import until
 from tests.aggregator_server.campaign import test_rounds
-from tests.end_to_end import test_synthetic_queries
+from tests.end_to_end import test_simulate
 from tests.envelopes import test_killed
 from tests.party.voting import test_voter_ahead
 from tests.support.world.sites import NAMES
@@ -124,7 +124,7 @@ LOSES: Final = ("charge-recorded", "noise-drawn")
 def test_every_failpoint_has_its_case() -> None:
     tried = set[str]().union(*(case.names for case in (*CAMPAIGNS, *TRAINING)))
     tried |= {point.partition(":")[0] for steps in ENROLMENT for point in steps.values()}
-    elsewhere = test_synthetic_queries.FAILPOINTS | test_voter_ahead.FAILPOINTS
+    elsewhere = test_simulate.FAILPOINTS | test_voter_ahead.FAILPOINTS
     elsewhere |= test_rounds.FAILPOINTS
     assert tried | elsewhere | test_killed.FAILPOINTS == failpoints.NAMES
 

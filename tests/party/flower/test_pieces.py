@@ -1,11 +1,14 @@
-"""A message that never arrives does not block a party's next one."""
+"""A party's messages: in pieces, while the server is absent, and of a failure only that there was one."""
 
 from __future__ import annotations
 
 import inspect
 import threading
+from pathlib import Path
 
 import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.supercore.inflatable.inflatable_utils import (
     ObjectPullError,
     ObjectUnavailableError,
@@ -13,7 +16,17 @@ from flwr.supercore.inflatable.inflatable_utils import (
 )
 from flwr.supernode import start_client_internal
 
+from aggregator_server.flower.internals import query
+from party.flower import connection as resident
+from party.flower.connection import Connection, Timeouts, make_client_app
+from party.flower.supernode import Server
 from party.flower.supernode_process import SILENCE_S, Pauses, unless_silent
+from party.ledger.ledger import LEDGER_FILE, PartyLedger
+from party.session import of_absence
+from pate.errors import PateError, UnreachableError
+from pate.runtime.child import free_port
+from protos.flower.carriage import pack, unpack_message
+from tests.support.party.offers import answer, joining, queries, settled
 
 
 class Store:
@@ -106,3 +119,102 @@ def test_flowers_loop_fetches_pieces_with_what_is_replaced() -> None:
     assert callable(first)
     assert first(7, "x") == b"x"
     assert len({id(original), id(first), id(second)}) == 3, "each message has its own patience"
+
+
+def test_the_line_says_what_our_ledger_knows(tmp_path: Path) -> None:
+    ledger = PartyLedger(tmp_path / LEDGER_FILE)
+    assert "no campaign was joined yet" in of_absence(ledger)
+    answer(ledger, settled(), queries(0, 3))
+    assert of_absence(ledger).startswith(
+        "campaign c1c1c1c1 may have ended while this party was away"
+    )
+    ledger.join(joining(campaign="d2" * 16))
+    assert "campaign d2d2d2d2 may have ended" in of_absence(ledger)
+    ledger.end("c1" * 16, queries_asked=3, labels_released=3, epsilon=1.5, delta=1e-5)
+    # What was heard last is what whoever waits here is about.
+    assert of_absence(ledger).startswith("campaign c1c1c1c1 has ended, according to our ledger")
+
+
+@pytest.mark.parametrize(("absence", "max_wait", "times"), [(0.0, 2.0, 1), (3600.0, 0.5, 0)])
+def test_it_is_said_once_when_the_server_is_away_for_long(
+    tmp_path: Path, absence: float, max_wait: float, times: int
+) -> None:
+    said: list[str] = []
+    with pytest.raises(UnreachableError, match="gave up after"):
+        Connection(
+            Server(f"127.0.0.1:{free_port()}"),
+            ClientApp(),
+            tmp_path,
+            timeouts=Timeouts(server=max_wait, absence=absence),
+            on_absence=lambda: said.append("away"),
+        ).run(lambda: False)
+    assert len(said) == times
+
+
+class Away:
+    """Stands in for the clock, a server that never answers, and the SuperNode that waits for it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(resident, "time", self)
+        monkeypatch.setattr(Server, "probe", self.probe)
+        monkeypatch.setattr(resident, "SuperNode", lambda *_: self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def probe(self, *, within: float) -> None:
+        self.now += min(within, 5.0)
+        raise UnreachableError("nobody answers")
+
+    def stop(self) -> None: ...
+
+
+@pytest.mark.parametrize("max_wait", [3.0, 17.0, 90.0, 3600.0])
+def test_a_server_is_waited_for_as_long_as_was_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_wait: float
+) -> None:
+    away, said = Away(monkeypatch), list[str]()
+    connection = Connection(
+        Server("127.0.0.1:1"),
+        ClientApp(),
+        tmp_path,
+        timeouts=Timeouts(server=max_wait),
+        on_event=said.append,
+    )
+    with pytest.raises(UnreachableError, match="gave up after"):
+        connection.run(lambda: False)
+    # The first look ends after 5 seconds, and the last one may take one.
+    assert max_wait <= away.now - 1005 <= max_wait + 1.5
+    assert len(said) <= 2 + max_wait / 25 + 6
+
+
+CONTEXT = Context(run_id=1, node_id=5, node_config={}, state=RecordDict(), run_config={})
+
+
+def ask(content: RecordDict) -> Message:
+    def handle(body: bytes) -> bytes:
+        if body == b"bad":
+            raise ValueError("secret 42")
+        return body[::-1]
+
+    return make_client_app(handle)(message=query(1, 5, content, 60.0), context=CONTEXT)
+
+
+def test_the_body_goes_to_the_handler_and_its_answer_back() -> None:
+    assert unpack_message(ask(pack(b"abc"))) == b"cba"
+
+
+def test_an_exception_is_logged_here_and_no_more_than_that_there(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reply = ask(pack(b"bad"))
+    assert reply.error.reason == PateError.public
+    assert "secret 42" in caplog.text
+
+
+def test_a_message_that_is_not_ours_is_answered_alike() -> None:
+    assert ask(RecordDict({"x": ConfigRecord()})).error.reason == PateError.public

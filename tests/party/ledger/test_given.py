@@ -1,4 +1,4 @@
-"""Comparisons of a party's ledger before votes leave."""
+"""Comparisons of a party's ledger before votes leave, and its list of bundles."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from party.ledger.bundles import BundlesMade, BundleUsed, Listing
+from party.ledger.entries import CHAIN, RULES
 from party.ledger.ledger import PartyLedger
 from party.ledger.sent_votes import (
     TAG_BYTES,
@@ -24,9 +26,10 @@ from party.ledger.sent_votes import (
     tags_of,
     view_of,
 )
+from party.ledger.state import LedgerState
 from pate.campaign.offer import Offer
 from pate.codes import GRID
-from pate.errors import LedgerError, ProtocolError, RefusedError
+from pate.errors import LedgerError, PateError, ProtocolError, RefusedError
 from pate.mechanisms import Neighbour
 from tests.support.party.offers import altered, batch_of, joining, noisy, queries, settled, tags
 
@@ -264,3 +267,89 @@ def test_exact_sums_of_labels_share_queries_under_one_number_of_labels(ledger: P
     with pytest.raises(RefusedError, match="differ from those"):
         give(ledger, labels(2, "a5" * 16), queries(0, 4), votes=others(queries(0, 4)))
     assert PartyLedger(ledger.path).head == ledger.head
+
+
+ROSTER, OTHER_BUNDLES = b"\xaa" * 32, b"\xbb" * 32
+FIRST_BUNDLES, SECOND, THIRD = b"\x01" * 32, b"\x02" * 32, b"\x03" * 32
+MADE, USED = BundlesMade.kind, BundleUsed.kind
+
+
+def follow(state: LedgerState, kind: str, fields: dict[str, Any], at: str = "then") -> None:
+    body = {name: each.hex() if isinstance(each, bytes) else each for name, each in fields.items()}
+    if isinstance(fields.get("made"), list):
+        body["made"] = [each.hex() for each in fields["made"]]
+    entry = CHAIN.after(CHAIN.start, kind, body, at)
+    RULES.read(entry, CHAIN.start).follow(state, entry)
+
+
+@pytest.fixture
+def state() -> LedgerState:
+    made = LedgerState()
+    follow(made, MADE, {"roster": ROSTER, "first": 4, "made": [FIRST_BUNDLES, SECOND]})
+    return made
+
+
+@pytest.fixture
+def listing(state: LedgerState) -> Listing:
+    return state.bundles
+
+
+def test_a_number_is_one_bundle_and_a_bundle_one_round(
+    state: LedgerState, listing: Listing
+) -> None:
+    assert not listing.new(ROSTER, 4, [FIRST_BUNDLES, SECOND])
+    # Who asks for overlapping numbers has only the new ones listed.
+    assert listing.new(ROSTER, 5, [SECOND, THIRD]) == range(1, 2)
+    assert listing.new(ROSTER, 3, [THIRD, FIRST_BUNDLES, SECOND]) == range(1)
+    assert listing.new(ROSTER, 3, [THIRD, FIRST_BUNDLES, SECOND, OTHER_BUNDLES]) == range(4)
+    assert listing.new(OTHER_BUNDLES, 4, [THIRD]) == range(1)
+    assert not listing.has_used(FIRST_BUNDLES, ROSTER)
+    follow(state, USED, {"bundle": FIRST_BUNDLES, "round": ROSTER}, "later")
+    follow(state, USED, {"bundle": FIRST_BUNDLES, "round": ROSTER}, "again")
+    assert listing.has_used(FIRST_BUNDLES, ROSTER)
+    assert [(each.number, each.round, each.at) for each in listing.bundles()] == [
+        (4, ROSTER.hex(), "then"), (5, "", "then")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "error", "said"),
+    [
+        (MADE, {"roster": ROSTER, "first": 5, "made": [THIRD]}, RefusedError, "another bundle 5"),
+        (MADE, {"roster": ROSTER, "first": 3, "made": [THIRD, SECOND]}, RefusedError, "bundle 4"),
+        (USED, {"bundle": THIRD, "round": ROSTER}, RefusedError, "not in our ledger"),
+        (
+            USED,
+            {"bundle": FIRST_BUNDLES, "round": OTHER_BUNDLES},
+            RefusedError,
+            "masked in another round",
+        ),
+        (
+            USED,
+            {"bundle": FIRST_BUNDLES, "round": "x"},
+            LedgerError,
+            "round must be lower-case hex",
+        ),
+        (USED, {"bundle": FIRST_BUNDLES, "round": OTHER_BUNDLES[1:]}, LedgerError, "not 32 bytes"),
+        (
+            USED,
+            {"bundle": FIRST_BUNDLES, "round": ROSTER, "more": 1},
+            LedgerError,
+            "unknown fields: 'more'",
+        ),
+        (MADE, {"roster": ROSTER, "first": 0, "made": []}, LedgerError, "0 bundles"),
+        (MADE, {"roster": ROSTER, "first": True, "made": [THIRD]}, LedgerError, "whole number"),
+        (MADE, {"roster": ROSTER, "first": -1, "made": [THIRD]}, LedgerError, "number -1"),
+        (MADE, {"roster": ROSTER, "first": 2**32, "made": [THIRD]}, LedgerError, "number"),
+        (MADE, {"roster": 7, "first": 0, "made": [THIRD]}, LedgerError, "roster must be"),
+    ],
+)
+def test_what_is_not_listed(
+    state: LedgerState, kind: str, fields: dict[str, Any], error: type[PateError], said: str
+) -> None:
+    follow(state, USED, {"bundle": FIRST_BUNDLES, "round": ROSTER}, "later")
+    before = state.bundles.bundles()
+    with pytest.raises(error, match=said):
+        follow(state, kind, fields)
+    assert state.bundles.bundles() == before
+    assert state.bundles.new(ROSTER, 3, [THIRD])

@@ -22,8 +22,7 @@ from party.teachers.protocol import (
 )
 from party.teachers.training import kind_for, train_ensemble
 from pate.data.values import Dataset, Images
-from tests.party.teachers.test_kinds import digits
-from tests.party.teachers.test_nearest import drawings
+from tests.party.teachers.test_kinds import digits, drawings
 from tests.support.encoders.embedded import embedded_records
 
 if TYPE_CHECKING:

@@ -255,7 +255,7 @@ def test_a_policy_can_refuse_an_answer(tmp_path: Path) -> None:
 
 
 def test_what_is_charged_is_the_code_that_records_vote_by(a: Site) -> None:
-    """Terms that do not fit are no request; :mod:`tests.party.voting.test_impossible_terms` has all."""
+    """Terms that do not fit are no request; :mod:`tests.party.voting.test_hostile_histories` has all."""
     with pytest.raises(ProtocolError, match="records vote by the code"):
         a.ask(a.campaign([ONE], code="dense-4"))
     wide = Neighbour(3, Fraction(88 * GRID), 1, code="dense-5")

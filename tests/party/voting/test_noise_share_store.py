@@ -1,8 +1,9 @@
-"""Noise shares on disk: one per batch, permanently."""
+"""What a party stores of its votes: noise shares, bundles and rounds, and a cache."""
 
 from __future__ import annotations
 
 import sqlite3
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,9 +18,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from party.voting.casting import NoiseShares
+from party.voting.ahead import AheadFile
+from party.voting.casting import NoiseShares, VoteCache
 from pate.errors import AccountingError, DiskError, RefusedError, StateError, UsageError
+from pate.masking.ahead.store import Kind
 from pate.noise.exact import SystemNoise
+from pate.votes import Counts
 from tests.party.ledger.test_party_ledger import full_disk
 
 ONE, TWO = b"1" * 16, b"2" * 16
@@ -191,3 +195,81 @@ def test_a_batch_that_was_answered_gets_no_second_share(path: Path) -> None:
         shares.share(ONE, A, zeros((4, 6)), never, answered=True)
     kept = shares.share(ONE, A, zeros((4, 6)), gaussian, answered=False)
     assert np.array_equal(shares.share(ONE, A, zeros((4, 6)), never, answered=True), kept)
+
+
+@pytest.fixture
+def ahead(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "bundles.db"
+
+
+def test_entries_come_back_after_a_restart(ahead: Path) -> None:
+    AheadFile(ahead).change({(Kind.BOUND, b"x1"): b"one", (Kind.BOUND, b"y"): b"two"})
+    again = AheadFile(ahead)
+    assert again.get(Kind.BOUND, b"x1") == b"one"
+    assert again.get(Kind.NOTE, b"x1") is None
+    assert again.find(Kind.BOUND, b"x") == {b"x1": b"one"}
+    assert again.find(Kind.BOUND) == {b"x1": b"one", b"y": b"two"}
+    assert stat.S_IMODE(ahead.stat().st_mode) == 0o600
+
+
+def test_an_entry_is_written_once_and_all_of_a_change_or_nothing(ahead: Path) -> None:
+    file = AheadFile(ahead)
+    file.change({(Kind.BOUND, b"x"): b"one"})
+    file.change({(Kind.BOUND, b"x"): b"one", (Kind.NOTE, b"n"): b""})
+    with pytest.raises(RefusedError, match="another entry"):
+        file.change({(Kind.NOTE, b"m"): b"", (Kind.BOUND, b"x"): b"two"}, [(Kind.SHARES, b"s")])
+    assert file.get(Kind.BOUND, b"x") == b"one"
+    assert file.get(Kind.NOTE, b"m") is None
+    assert file.get(Kind.NOTE, b"n") == b""
+
+
+def test_secrets_are_removed_and_nothing_else_is(ahead: Path) -> None:
+    file = AheadFile(ahead)
+    file.change({(kind, b"k"): b"secret words" for kind in Kind})
+    for kind in Kind:
+        if kind in (Kind.UNUSED, Kind.SHARES, Kind.WAITING, Kind.MADE, Kind.ROSTER):
+            file.change({}, [(kind, b"k")])
+            assert file.get(kind, b"k") is None
+            continue
+        with pytest.raises(StateError):
+            file.change({}, [(kind, b"k")])
+        assert file.get(kind, b"k")
+    with (
+        closing(sqlite3.connect(ahead)) as db,
+        db,
+        pytest.raises(sqlite3.IntegrityError, match="kept"),
+    ):
+        db.execute("UPDATE entries SET value = x'00'")
+
+
+def test_another_file_in_its_place(ahead: Path) -> None:
+    ahead.parent.mkdir()
+    ahead.write_bytes(b"")
+    with pytest.raises(StateError, match="damaged"):
+        AheadFile(ahead)
+    ahead.unlink()
+    with closing(sqlite3.connect(ahead)) as db, db:
+        db.execute("CREATE TABLE entries (kind, key, value)")
+    with pytest.raises(StateError, match="not a file of this kind"):
+        AheadFile(ahead)
+
+
+def test_only_what_is_missing_is_computed_however_many_are_held(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def compute(rows: NDArray[np.int64]) -> Counts:
+        asked.append(len(rows))
+        return np.stack([rows, rows + 1], axis=1)
+
+    cache = VoteCache(tmp_path / "votes.db", ensemble=b"e" * 32, classes=("x", "y"))
+    queries = [at.to_bytes(32, "big") for at in range(1201)]
+    first = cache.votes(queries[:700], compute)
+    both = cache.votes(queries, compute)
+    assert asked == [700, 501]
+    np.testing.assert_array_equal(both[:700], first)
+    np.testing.assert_array_equal(both[:, 0], np.arange(1201))
+    backwards = cache.votes(queries[::-1], compute)
+    np.testing.assert_array_equal(backwards, both[::-1])
+    other = VoteCache(tmp_path / "votes.db", ensemble=b"o" * 32, classes=("x", "y"))
+    other.votes(queries[:3], compute)
+    assert asked == [700, 501, 3], "another ensemble has votes of its own"

@@ -1,17 +1,25 @@
-"""The filter never lets a budget be passed, and gives back exactly what was not used."""
+"""What events and series cost, and the filter that no budget passes."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
+from itertools import product
+from typing import Final
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from pate.accounting.filters import PrivacyFilter, Reservation
-from pate.errors import AccountingError, BudgetError
+from pate.accounting.composition import Gdp, Zcdp, total_cost
+from pate.accounting.events import GaussianMax, GaussianThreshold, LaplaceMax, NoisyHistogram
+from pate.accounting.filters import PrivacyFilter, Reservation, Spent
+from pate.accounting.gdp import squared_step_of
+from pate.errors import AccountingError, BudgetError, UsageError
+from pate.exact import fraction_from_text
+from pate.noise.shares import ripple
 
 costs = st.fractions(min_value=0, max_value=Fraction(1, 3), max_denominator=1000)
 
@@ -138,3 +146,109 @@ def test_costs_that_make_no_sense_stop_the_accountant(rho: object) -> None:
         budget.fits(Fraction(1), -1)
     assert budget.spent == 0
     assert budget.reserved == Fraction(1, 2)
+
+
+def test_costs_of_the_papers_settings() -> None:
+    assert GaussianThreshold(Fraction(150), 1).rho == Fraction(1, 45000)
+    assert GaussianMax(Fraction(40), 1).rho == Fraction(1, 1600)
+    assert LaplaceMax(Fraction(20), 1).epsilon == Fraction(1, 10)
+    assert LaplaceMax(Fraction(20), 1).rho == Fraction(1, 200)
+    # A party of 5 teachers: k^2.
+    assert GaussianMax(Fraction(40), 5).rho == Fraction(25, 1600)
+    assert GaussianThreshold(Fraction(3, 2), 2).rho == Fraction(8, 9)
+    assert LaplaceMax(Fraction(20), 5).rho == Fraction(1, 8)
+
+
+def test_published_counts_cost_what_was_published() -> None:
+    # 640 queries, 286 answers (MNIST), of Papernot et al. 2018: rho = N/(2 s1^2) + A/s2^2.
+    spent = [GaussianThreshold(Fraction(200), 1)] * 640 + [GaussianMax(Fraction(40), 1)] * 286
+    assert total_cost(Zcdp(), spent) == Fraction(640, 80000) + Fraction(286, 1600)
+    assert total_cost(Zcdp(), []) == 0
+
+
+@pytest.mark.parametrize("kind", [GaussianThreshold, GaussianMax, LaplaceMax])
+def test_bad_values_cannot_be_built(
+    kind: type[GaussianThreshold | GaussianMax | LaplaceMax],
+) -> None:
+    for value in (Fraction(0), Fraction(-3), Fraction(1, 10**9), Fraction(2**40), 2.5, math.nan):
+        with pytest.raises(UsageError):
+            kind(value, 1)  # type: ignore[arg-type]
+    for votes in (0, -1, 2**40, 1.0, True, "1"):
+        with pytest.raises(UsageError, match="votes_per_unit"):
+            kind(Fraction(3), votes)  # type: ignore[arg-type]
+
+
+def test_fractions_have_one_text() -> None:
+    assert fraction_from_text("3/2") == Fraction(3, 2)
+    assert fraction_from_text("0") == 0
+    for text in ("03/2", "3/02", "0/1", "+3", "3 /2", "", "/", "6/4", "3\n"):
+        with pytest.raises(AccountingError, match="fraction"):
+            fraction_from_text(text)
+
+
+ROUNDS: Final = 2
+COUNTS: Final = 2
+#: Shares of two honest parties, so narrow that the ripple of their sum is seen.
+SHARES: Final = (Fraction(3, 2), Fraction(2), Fraction(5))
+HONEST: Final = 2
+
+
+def spreads(votes: int) -> Iterator[tuple[int, ...]]:
+    """All ways to spread at most so many votes over the counts of all rounds."""
+    for each in product(range(votes + 1), repeat=ROUNDS * COUNTS):
+        if sum(each) <= votes:
+            yield each
+
+
+def cost(share: Fraction, moved: tuple[int, ...]) -> tuple[Fraction, Fraction]:
+    """rho, and half of mu squared, of a round in which these counts differ by so much."""
+    squares, cells = sum(each**2 for each in moved), sum(each != 0 for each in moved)
+    variance = HONEST * share**2
+    more = cells * ripple(share, HONEST)
+    mu = squares * squared_step_of(variance)
+    return squares / (2 * variance) + more, (mu + 3 * more * (1 + mu) + 9 * more**2) / 2
+
+
+@pytest.mark.parametrize("votes", [1, 2, 3])
+def test_all_rounds_together_cost_a_pair_no_more_than_the_largest_charge(votes: int) -> None:
+    charges = {
+        share: (Zcdp().cost(event), Gdp().cost(event))
+        for share in SHARES
+        for event in [NoisyHistogram(share, HONEST, votes)]
+    }
+    worst = 0.0
+    for mine, other in product(spreads(votes), repeat=2):
+        moved = [one - two for one, two in zip(mine, other, strict=True)]
+        rounds = [tuple(moved[at * COUNTS : (at + 1) * COUNTS]) for at in range(ROUNDS)]
+        for shares in product(SHARES, repeat=ROUNDS):
+            paid = [cost(share, each) for share, each in zip(shares, rounds, strict=True)]
+            for currency in range(2):
+                total = sum((each[currency] for each in paid), Fraction(0))
+                most = max(charges[share][currency] for share in shares)
+                assert total <= most
+                worst = max(worst, float(total / most))
+    assert worst > 0.99  # a smaller charge would not do
+
+
+def test_a_unit_with_another_cap_in_each_round_would_cost_more() -> None:
+    """Why all rounds of a series have one cap: one vote where one is charged, another where two are."""
+    narrow, wide = Fraction(2), Fraction(4)
+    first, second = NoisyHistogram(narrow, HONEST, 1), NoisyHistogram(wide, HONEST, 2)
+    paid = cost(narrow, (1, -1))[0] + cost(wide, (1, -1))[0]
+    assert paid > max(first.rho, second.rho)
+
+
+def test_the_larger_cost_is_taken_in_each_currency_and_never_falls() -> None:
+    one = Spent.concentrated(Fraction(1), gaussian=Fraction(2), failing=Fraction(1, 10**9))
+    two = Spent.concentrated(Fraction(3), gaussian=Fraction(1), failing=Fraction(1, 10**9))
+    both = one.or_more(two)
+    assert both == two.or_more(one)
+    assert (both.rho, both.gaussian) == (Fraction(3), Fraction(2))
+    assert both.pure is None
+    assert both.at_orders == two.at_orders
+    assert both.failing == Fraction(2, 10**9)  # outright failures are never shared
+    pure = Spent.promised(Fraction(2), Fraction(0))
+    assert pure.or_more(Spent.promised(Fraction(1), Fraction(0))) == pure
+    assert pure.or_more(one).pure is None
+    # Of one alone nothing changes but what may fail.
+    assert Spent().or_more(two) == Spent() + two == two

@@ -20,7 +20,7 @@ from pate.data.odd import DeepImagesError, Odd, judged, usable
 from pate.data.read import read_dataset, read_inputs, require_there
 from pate.data.schema import Schema
 from pate.errors import DataError, SchemaError, UsageError
-from tests.pate.data.test_embeddings import made as ready_made
+from tests.pate.data.test_data_texts import made as ready_made
 from tests.support.encoders.dicom_files import dicom, grey, write
 from tests.support.encoders.embedded import embedding_arrays
 from tests.support.readings import answers_of, groups_of, rows_of

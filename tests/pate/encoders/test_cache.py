@@ -1,23 +1,35 @@
-"""The cache of embeddings: found again, verified row by row, and begun anew when it is damaged."""
+"""Raw records as embeddings: read, tokenized within a bound, and cached row by row."""
 
 from __future__ import annotations
 
+import base64
+import math
 import os
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
+from party.voting.own_file import OwnFile
 from pate.data.encoded import Record
-from pate.data.odd import Odd
+from pate.data.odd import Odd, UnusableRecordError
+from pate.data.read import read_dataset, read_inputs
+from pate.data.schema import Schema
 from pate.encoders import cache as module
 from pate.encoders.cache import Cache
 from pate.encoders.encoder import Encoder, hash_of
+from pate.encoders.inputs import _growth
+from pate.encoders.reading import Reader
+from pate.errors import DataError, SchemaError
 from tests.support.encoders import tiny_encoders as tiny
+from tests.support.readings import rows_of
 
 ENCODER = "ab" * 32
 KEYS = [bytes([at]) * 32 for at in range(20)]
@@ -111,3 +123,136 @@ def test_records_that_differ_have_other_hashes() -> None:
     flat = np.zeros((2, 8, 1), dtype=np.uint8)
     records: list[Record] = [flat, flat.reshape(4, 4, 1), flat.reshape(8, 2, 1), "", "a"]
     assert len({hash_of(each) for each in records}) == 5
+
+
+@pytest.fixture
+def encoder(tmp_path: Path) -> Reader:
+    folder = tiny.image_folder(tmp_path / "tiny")
+    return Reader(Encoder.open(folder, trial=False), cache=tmp_path / "cache")
+
+
+def class_folders(folder: Path, count: int = 6) -> list[Any]:
+    """Class folders of images, each of another size."""
+    drawn = np.random.default_rng(0)
+    made = []
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for at in range(count):
+            pixels = drawn.integers(0, 256, size=(9 + at, 20 - at, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{at}.png")
+            made.append(pixels)
+    return made
+
+
+def test_a_folder_of_images_of_any_sizes_is_embedded(encoder: Reader, tmp_path: Path) -> None:
+    pictures = class_folders(tmp_path / "data")
+    found = read_dataset(tmp_path / "data", encoder=encoder)
+    assert np.array_equal(rows_of(found), [encoder.encoder.row(each) for each in pictures])
+    assert found.classes == ("cat", "dog")
+    schema = Schema.of(found.inputs)
+    assert (schema.encoder, schema.source, schema.width) == (encoder.digest, "images", 6)
+    again = read_dataset(tmp_path / "data", encoder=encoder, schema=schema, odd=Odd())
+    assert np.array_equal(again.inputs.values, rows_of(found))  # type: ignore[union-attr]
+    public = read_inputs(tmp_path / "data", encoder=encoder)
+    assert np.array_equal(rows_of(public), rows_of(found))
+
+
+def test_another_encoder_is_refused_before_a_record_is_read(
+    encoder: Reader, tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "cat").mkdir(parents=True)
+    (tmp_path / "data" / "cat" / "0.png").write_bytes(b"would be an error of its own")
+    other = Schema.parse(f"embeddings 6 by {'ab' * 32} of images")
+    own = OwnFile(data=tmp_path / "data", encoder=encoder)
+    with pytest.raises(SchemaError, match=f"and --encoder is tiny .*{encoder.digest}"):
+        own.read(other, ("cat", "dog"))
+    with pytest.raises(SchemaError, match="name its folder with --encoder"):
+        OwnFile(data=tmp_path / "data").read(other, ("cat", "dog"))
+    assert SchemaError.exit_code == 11
+    np.savez(tmp_path / "a.npz", images=np.zeros((4, 8, 8), np.uint8), labels=np.arange(4) % 2)
+    for made in (None, encoder):
+        with pytest.raises(SchemaError, match="--encoder"):
+            OwnFile(data=tmp_path / "a.npz", encoder=made).read(other, ("0", "1"))
+
+
+def test_progress_is_shown(encoder: Reader, tmp_path: Path) -> None:
+    from contextlib import contextmanager
+
+    moved: list[tuple[int, int]] = []
+    titles = []
+
+    @contextmanager
+    def bar(title: str) -> Any:
+        titles.append(title)
+        yield lambda done, total: moved.append((done, total))
+
+    class_folders(tmp_path / "data", 2)
+    read_inputs(tmp_path / "data", encoder=Reader(encoder.encoder, bar=bar))
+    assert titles == ["embedding images"]
+    assert moved == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def with_tokenizer(place: Path, change: Callable[[Any], None]) -> Path:
+    import tokenizers
+
+    made = tokenizers.Tokenizer.from_str(tiny.tokenizer().decode())
+    change(made)
+    return tiny.write(place, tiny.text_model(), tiny.text_description(), made.to_str().encode())
+
+
+def test_a_text_of_which_a_tokenizer_makes_gigabytes_is_not_brought_to_it(tmp_path: Path) -> None:
+    """It would end the process for a text with the name that it looks for."""
+    from tokenizers import normalizers
+
+    def grown(*steps: Any) -> Callable[[Any], None]:
+        return lambda made: setattr(made, "normalizer", normalizers.Sequence(list(steps)))
+
+    each = normalizers.Replace("q", "q" * 1000)
+    folder = with_tokenizer(tmp_path / "twice", grown(each, each))
+    encoder = Encoder.open(folder, trial=False)
+    assert len(encoder.rows(["good film"])[0]) == 1
+    with pytest.raises(UnusableRecordError, match="could make too much"):
+        encoder.rows(["q" * 1000])[0]
+    with pytest.raises(UnusableRecordError, match="could make too much"):  # whatever it says
+        encoder.rows(["x" * 1000])[0]
+    # The trial has a long text.
+    with pytest.raises(DataError, match="cannot embed a trial input"):
+        Encoder.open(folder)
+    # As published tokenizers have them.
+    usual = (
+        normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.StripAccents(),
+        normalizers.Lowercase(), normalizers.Prepend("▁"), normalizers.Replace(" ", "▁"),
+    )  # fmt: skip
+    plain = Encoder.open(with_tokenizer(tmp_path / "usual", grown(*usual)), trial=False)
+    assert len(plain.rows(["é " * 50_000])[0]) == 1
+
+
+def test_a_map_of_characters_makes_a_text_as_long_as_its_longest_entry(tmp_path: Path) -> None:
+    short, long = (
+        base64.b64encode(b"\4\0\0\0tree" + b"ab\0" + text + b"\0").decode()
+        for text in (b"x" * 33, b"x" * 1_000_000)
+    )
+    assert [_growth({"type": "Precompiled", "precompiled_charsmap": each}) for each in (short, long)] == [
+        33, 1_000_000,
+    ]  # fmt: skip
+    assert _growth({"type": "of another version"}) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("model", "match"),
+    [
+        (lambda models: models.BPE({"a": 0, "aa": 1}, [("a", "a")], dropout=0.5), "draws at random"),
+        (
+            lambda models: models.WordPiece({"[UNK]": 0}, max_input_chars_per_word=10**6),
+            "more than 1000 characters",
+        ),
+    ],
+)  # fmt: skip
+def test_a_tokenizer_that_draws_or_takes_its_time_is_refused(
+    tmp_path: Path, model: Callable[[Any], Any], match: str
+) -> None:
+    from tokenizers import models
+
+    folder = with_tokenizer(tmp_path / "t", lambda made: setattr(made, "model", model(models)))
+    with pytest.raises(DataError, match=match):
+        Encoder.open(folder, trial=False)

@@ -1,8 +1,10 @@
-"""Every tiny world and every neighbour of it, for each code and each answer other than one class."""
+"""Every tiny world and every neighbour of it, for each code and answer, and of patients in every order."""
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from pate.answers import NONE, PARTS, Answer, answer_of, of_labels, of_numbers, 
 from pate.codes import GRID, Change, Code, code_of, require_places
 from pate.errors import DataError, UsageError
 from pate.features.dense import Directions, dense_sums, dense_votes
-from pate.features.neighbours import cast_answers, cast_votes
+from pate.features.neighbours import cast_answers, cast_votes, voters_of
 from tests.support.changes import joined, largest, within
 
 LABELS = ("a", "b", "c")
@@ -257,3 +259,44 @@ def test_a_dense_array_with_an_answer_is_no_longer_than_its_code_allows() -> Non
         for point, each in zip(points, answers, strict=True):
             made = dense_sums(directions, point[None], each[None], answer.grid)
             assert (made**2).sum() <= answer.most * GRID**2
+
+
+KINDS = len(PLACES) * 4
+LARGEST = 3  # records of a world
+HASHES = [hashlib.sha256(bytes([at])).digest() for at in range(KINDS)]
+
+
+@cache
+def votes_of_worlds(cap: int) -> list[np.ndarray]:
+    """Of all worlds of 0, 1, 2 and 3 records: (units, ..., 2, kinds) votes of the two patients.
+
+    A unit is a kind of record of one of them, first those of "a". With 32 units they are 33,825 worlds.
+    """
+    names, found = np.repeat(["a", "b"], KINDS), []
+    for size in range(LARGEST + 1):
+        votes = np.zeros((*[2 * KINDS] * size, 2, KINDS), np.int8)
+        for world in itertools.product(range(2 * KINDS), repeat=size):
+            hashes = [HASHES[at % KINDS] for at in world]
+            for at in voters_of(names[list(world)], hashes, cap, b"k").tolist():
+                votes[world][divmod(world[at], KINDS)] += 1
+        found.append(votes)
+    return found
+
+
+@pytest.mark.parametrize("cap", [1, 2])
+def test_who_votes_of_a_patient_is_the_same_in_any_order_and_beside_any_other(cap: int) -> None:
+    """33,825 worlds; what the other patient has changes nothing, one record at most one vote."""
+    by_size = votes_of_worlds(cap)
+    assert sum(each[..., 0, 0].size for each in by_size) == 33_825
+    for size, votes in enumerate(by_size):
+        for order in itertools.permutations(range(size)):
+            assert np.array_equal(votes.transpose(*order, size, size + 1), votes)
+        assert votes.sum(axis=-1).max(initial=0) == min(cap, size)
+    # A record of "b" in place of another of "b", or of none, leaves the votes of "a".
+    _, one, two, three = by_size
+    assert (three[:, :, KINDS:, 0] == two[:, :, None, 0]).all()
+    assert (two[:, KINDS:, 0] == one[:, None, 0]).all()
+    # One record altered within its patient: one vote out and one in, at most.
+    mine = three[:KINDS, :, :, 0].astype(np.int64)
+    for first in range(KINDS):
+        assert np.abs(mine - mine[first]).sum(axis=-1).max() <= 2

@@ -1,16 +1,26 @@
+"""Spaces of features: fixed, a record's own, the same on every processor, with progress."""
+
 from __future__ import annotations
 
+import itertools
+import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from party.voting.neighbour import NeighbourVotes
 from pate.data.embeddings import Embeddings
 from pate.data.read import read_dataset
-from pate.data.values import Images, Table
+from pate.data.values import Dataset, Images, Table
 from pate.errors import DataError, SchemaError, UsageError
 from pate.features.neighbours import cast_votes, representatives
-from pate.features.space import IMAGE_SPACES, directions_over, space_over
+from pate.features.progress import Parts, telling, told
+from pate.features.scattering import _morlet, _plan, _scatter_pixels, scatter, scattering_width
+from pate.features.space import IMAGE_SPACES, ImageSpace, directions_over, space_over
 from pate.features.tables import LikenessSpace
 
 SIDE = 12
@@ -134,3 +144,183 @@ def test_directions_of_tables_and_embeddings_are_those_of_kernel_features() -> N
     assert directions_over(images).name == space_over(images).name != LikenessSpace.name
     with pytest.raises(DataError, match="no rows"):
         directions_over(table().take(np.arange(0)))
+
+
+@pytest.mark.parametrize("name", ["scattering", "gradients", "upright"])
+def test_features_of_many_images_tell_how_far_they_are(name: str) -> None:
+    images = Images(np.zeros((2000, 16, 16, 1), dtype=np.uint8))
+    said: list[tuple[int, int]] = []
+    space = ImageSpace(name, images.size)
+    with telling(lambda done, total: said.append((done, total))):
+        inside = space.embed(images)
+    assert said[-1] == (100, 100)
+    assert len(said) > 1
+    before = len(said)
+    np.testing.assert_array_equal(space.embed(images), inside)
+    assert len(said) == before
+
+
+def test_a_single_block_is_not_told() -> None:
+    said: list[int] = []
+    with telling(lambda done, _: said.append(done)):
+        assert list(told(range(0, 10, 10))) == [0]
+        assert list(told(range(0, 30, 10))) == [0, 10, 20]
+    assert said == [33, 66, 100]
+
+
+def test_several_parts_are_one_task_that_never_turns_back() -> None:
+    """A part may have parts, and may report twice; without somebody to tell it is silent."""
+    said: list[int] = []
+
+    def work() -> None:
+        parts = Parts(1, 3)
+        with parts.next():
+            for _ in range(2):
+                list(told(range(0, 40, 10)))
+        with parts.next():
+            cuts = Parts(1, 1)
+            with cuts.next():
+                list(told(range(0, 20, 10)))
+            with cuts.next():
+                pass
+
+    with telling(lambda done, total: said.append(100 * done // total)):
+        work()
+    work()
+    assert said == [6, 12, 18, 25, 43, 62, 100]
+
+
+def test_what_a_party_describes_for_one_vote_is_one_task() -> None:
+    """Its public inputs, the queries and its records, in their proportion."""
+    chance = np.random.default_rng(0)
+    pixels = chance.integers(0, 256, (2400, 16, 16, 1)).astype(np.uint8)
+    public, own = Images(pixels[:200]), Images(pixels[200:])
+    records = Dataset(own, np.arange(len(own)) % 2, ("a", "b"))
+    said: list[int] = []
+    with telling(lambda done, _: said.append(done)):
+        votes = NeighbourVotes(records, b"key")
+        votes.vote(public, range(100), ("a", "b"), votes_per_patient=None, most_votes=4095)
+    assert said == sorted(set(said))
+    assert said[-1] == 100
+    assert 8 in said  # 200 of 2,500
+    assert 12 in said  # 300 of 2,500
+    assert max(after - before for before, after in itertools.pairwise(said)) < 10
+
+
+def noise(count: int, *size: int) -> Images:
+    return Images(np.random.default_rng(5).integers(0, 256, (count, *size)).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("size", "width"),
+    [
+        ((28, 28, 1), 81 * 49), ((8, 8, 1), 81 * 4), ((32, 32, 3), 83 * 64), ((1, 1, 1), 81),
+        ((30, 17, 1), 81 * 8 * 5), ((64, 64, 1), 217 * 64), ((130, 90, 1), 217 * 64),
+    ],
+)  # fmt: skip
+def test_unit_vectors_of_the_promised_width(size: tuple[int, int, int], width: int) -> None:
+    features = scatter(noise(3, *size))
+    assert features.shape == (3, width) == (3, scattering_width(*size))
+    assert features.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1, atol=1e-4)
+
+
+def test_an_empty_image_and_no_image() -> None:
+    assert not scatter(Images(np.zeros((2, 9, 9, 1), np.uint8))).any()
+    assert scatter(noise(0, 28, 28, 1)).shape == (0, 3969)
+
+
+def test_wavelets_have_no_mean_and_point_where_they_should() -> None:
+    for factor in (1, 2):
+        for angle in (0.0, np.pi / 4):
+            spectrum = _morlet((36, 36), angle, factor)
+            assert abs(spectrum[0, 0]) < 1e-12
+            row, column = np.unravel_index(spectrum.argmax(), spectrum.shape)
+            found = 2 * np.pi * np.hypot(row, column) / 36
+            assert found == pytest.approx(3 * np.pi / 4 / factor, abs=0.2)
+            assert np.arctan2(row, column) == pytest.approx(angle, abs=0.1)
+
+
+def test_each_order_against_plain_convolution() -> None:
+    """First and second order at one cell, from the definition on the full grid."""
+    pixels = noise(1, 16, 16, 1).pixels
+    maps = _scatter_pixels(pixels)[0]
+    plan = _plan(16, 16)
+    assert plan.padded == (24, 24)
+    padded = np.pad(pixels[0, ..., 0] / 255.0, 4, mode="symmetric")
+
+    def modulus(plane: np.ndarray, angle: int, factor: int) -> np.ndarray:
+        wavelet = _morlet((24, 24), np.pi * angle / 8, factor)
+        return np.abs(np.fft.ifft2(np.fft.fft2(plane) * wavelet))
+
+    def averaged(plane: np.ndarray, step: int) -> np.ndarray:
+        held = plane[::step, ::step]
+        at = np.arange(0, 24, step)
+        centres = (np.arange(4) + 1.5) * 4 - 0.5
+        weights = np.exp(-0.5 * ((at[:, None] - centres) / 1.6) ** 2)
+        weights /= weights.sum(axis=0)
+        moduli: np.ndarray = weights.T @ held @ weights
+        return moduli
+
+    for angle in (0, 3):
+        fine, coarse = modulus(padded, angle, 1), modulus(padded, angle, 2)
+        np.testing.assert_allclose(maps[1 + angle], averaged(fine, 1), atol=1e-4)
+        # The window cut from the spectrum holds all but a little of the coarser wavelet.
+        expected = averaged(coarse, 2)
+        second = 1 + 8 + angle * 8 + 5
+        np.testing.assert_allclose(maps[81 - 8 + angle], expected, atol=0.05 * expected.max())
+        expected = averaged(modulus(fine, 5, 2), 2)
+        np.testing.assert_allclose(maps[second], expected, atol=0.05 * expected.max())
+
+
+def test_a_shift_moves_features_less_than_pixels() -> None:
+    pixels = np.zeros((2, 28, 28, 1), np.uint8)
+    pixels[0, 8:20, 12:16] = 255
+    pixels[1, 8:20, 13:17] = 255
+    features = scatter(Images(pixels))
+    flat = pixels.reshape(2, -1) / np.linalg.norm(pixels[0].astype(float))
+    assert np.linalg.norm(features[0] - features[1]) < 0.5 * np.linalg.norm(flat[0] - flat[1])
+
+
+SCRIPT = """
+import numpy as np
+from pate.data.values import Images
+from pate.features.space import IMAGE_SPACES, space_over
+
+draw = np.random.default_rng(5)
+
+def drawn(count, size):
+    # Strokes on an empty ground, so that they are set upright, and of several scales.
+    images = np.zeros((count, *size, 1), dtype=np.uint8)
+    for image in images:
+        for _ in range(3):
+            row, column = draw.integers(2, size[0] - 6), draw.integers(2, size[1] - 6)
+            image[row : row + draw.integers(1, 6), column : column + 2] = draw.integers(120, 255)
+    return Images(images)
+
+for size, public in (((20, 20), 600), ((40, 64), 40)):
+    seen, records = drawn(public, size), drawn(83, size)
+    for name in IMAGE_SPACES:
+        if name.startswith(("diffusion", "steady")) and public < 500:
+            continue
+        space = space_over(seen, name)
+        whole = space.embed(records)
+        less = space.embed(records.take(range(1, len(records))))
+        assert np.array_equal(whole[1:], less), (name, size)
+        alone = np.concatenate([space.embed(records.take([row])) for row in range(0, 83, 7)])
+        assert np.array_equal(whole[::7], alone), (name, size)
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="kernels of another kind of processor")
+@pytest.mark.parametrize("kernels", ["Haswell", "Prescott"])
+def test_places_do_not_hang_on_other_records(kernels: str) -> None:
+    surroundings = {**os.environ, "OPENBLAS_CORETYPE": kernels, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

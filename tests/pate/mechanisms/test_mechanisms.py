@@ -1,14 +1,16 @@
-"""Mechanisms: their laws with real noise, and their cost exactly. Their rules: test_rule.py."""
+"""Mechanisms: their rules, their laws with real noise, their costs, and their texts."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -25,15 +27,20 @@ from pate.mechanisms import (
     DistributedConfidentGNMax,
     DistributedGNMax,
     DistributedInteractiveGNMax,
+    DistributedNeighbour,
+    DistributedTeacherLabels,
     GNMax,
     InteractiveGNMax,
     LNMax,
     Mechanism,
+    Neighbour,
     Outcome,
+    TeacherLabels,
     TeacherRule,
     mechanism_from_dict,
     round_predictions,
 )
+from pate.mechanisms.contract import Votes
 from pate.noise.exact import SystemNoise
 from tests.support.accounting import exact
 from tests.support.one_query import answer
@@ -297,3 +304,121 @@ def test_no_neighbour_is_further_than_the_events_say(order: float, unit: int) ->
             if sum(abs(x - y) for x, y in zip(a, b, strict=True)) <= 2 * unit
         )
         assert 0.05 * bound < worst <= bound
+
+
+_SIGMA, _SURE = Fraction(5, 2), Fraction(3, 5)
+CASES: tuple[TeacherRule, ...] = (
+    LNMax(Fraction(2), 1), GNMax(_SIGMA, 1), ConfidentGNMax(9, Fraction(3), _SIGMA, 1),
+    InteractiveGNMax(4, Fraction(3), _SIGMA, _SURE, 1), DistributedGNMax(_SIGMA, 3, 1),
+    DistributedConfidentGNMax(9, _SIGMA, 3, 1),
+    DistributedInteractiveGNMax(4, _SIGMA, 3, _SURE, 1),
+)  # fmt: skip
+
+
+def plainly(
+    mechanism: TeacherRule, rows: Votes, predicted: Votes, noise: SimulatedNoise
+) -> list[tuple[int | None, str | None, int]]:
+    """Return label, source and number of events of each query."""
+    given, inside = mechanism.to_dict(), mechanism.noise_inside
+    tests, asked = [0] * len(rows), [True] * len(rows)
+    if "sigma1" in given:
+        tests = noise.gaussian(Fraction(given["sigma1"]), len(rows)).tolist()
+    if "threshold" in given:
+        for at, row in enumerate(rows.tolist()):
+            less = predicted[at].tolist() if "confidence" in given else [0] * len(row)
+            margin = max(count - expected for count, expected in zip(row, less, strict=True))
+            asked[at] = margin + tests[at] >= int(given["threshold"])
+    number = sum(asked) * rows.shape[1]
+    if inside:
+        draws = iter([0] * number)
+    elif "scale" in given:
+        draws = iter(noise.laplace(Fraction(given["scale"]), number).tolist())
+    else:
+        draws = iter(
+            noise.gaussian(Fraction(given.get("sigma", given.get("sigma2", 0))), number).tolist()
+        )
+    found: list[tuple[int | None, str | None, int]] = []
+    for at, row in enumerate(rows.tolist()):
+        if asked[at]:
+            noisy = [count + next(draws) for count in row]
+            found.append((noisy.index(max(noisy)), "teachers", 2 if "sigma1" in given else 1))
+            continue
+        sure = predicted[at].tolist()
+        if "confidence" in given and max(sure) > Fraction(given["confidence"]) * sum(sure):
+            found.append((sure.index(max(sure)), "reinforced", 1))
+        else:
+            found.append((None, None, 1))
+    return found
+
+
+@pytest.mark.parametrize("mechanism", CASES, ids=lambda each: each.name)
+def test_a_case_answers_as_its_algorithm(mechanism: TeacherRule) -> None:
+    rng = np.random.default_rng(7)
+    shares = rng.dirichlet(np.full(4, 0.4), 3000)
+    rows = np.array([rng.multinomial(12, share) for share in shares])
+    predicted = round_predictions(rng.dirichlet(np.full(4, 0.3), 3000), 12)
+    if mechanism.noise_inside:
+        rows += SimulatedNoise(2).gaussian(_SIGMA, rows.size).reshape(rows.shape)
+    noise, same = SimulatedNoise(3), SimulatedNoise(3)
+    outcomes = mechanism.answer_all(rows, noise, predicted)
+    assert [(each.label, each.source, len(each.events)) for each in outcomes] == plainly(
+        mechanism, rows, predicted, same
+    )
+    assert all(each.events == mechanism.worst[: len(each.events)] for each in outcomes)
+    assert noise.gaussian(Fraction(999), 4).tolist() == same.gaussian(Fraction(999), 4).tolist()
+    sources = {each.source for each in outcomes}
+    assert len(sources) == (
+        3 if mechanism.interactive else 2 if hasattr(mechanism, "threshold") else 1
+    )
+
+
+@dataclass(frozen=True)
+class OnlyTested(TeacherRule):
+    """A case with noise of its test, and none of its labels."""
+
+    threshold: int
+    sigma1: Fraction
+    votes_per_unit: int
+
+    name: ClassVar[str] = "only-tested"
+
+
+def test_a_case_without_noise_of_its_labels_releases_nothing() -> None:
+    case = OnlyTested(1, Fraction(1), 1)
+    with pytest.raises(UsageError, match="nothing is released"):
+        case.answer_all(np.array([[90, 10]]), SimulatedNoise(1))
+
+
+F = Fraction
+TEXTS = Path(__file__).with_name("texts.txt").read_text().splitlines()
+#: Those of the lines of texts.txt, in order.
+MADE: tuple[Mechanism, ...] = (
+    LNMax(F(20), 1),
+    LNMax(F(5, 64), 3),
+    GNMax(F(40), 1),
+    GNMax(F(129, 64), 250),
+    ConfidentGNMax(200, F(150), F(40), 1),
+    ConfidentGNMax(-3, F(1, 3), F(7, 2), 2),
+    InteractiveGNMax(5, F(150), F(40), F(3, 5), 1),
+    InteractiveGNMax(0, F(9), F(5, 2), F(0), 4),
+    DistributedGNMax(F(10), 16, 1),
+    DistributedConfidentGNMax(10, F(661, 64), 15, 2),
+    DistributedInteractiveGNMax(5, F(10), 16, F(3, 5), 1),
+    Neighbour(3, F(40), 1),
+    Neighbour(114, votes_per_unit=2, scale=F(20)),
+    Neighbour(0, F(87, 2), 1, code="dense-64"),
+    DistributedNeighbour(3, F(10), 4, 1),
+    DistributedNeighbour(80, None, 3, 1, F(20)),
+    TeacherLabels(0, F(40), 1, code="each-100 labels-14-of-14"),
+    DistributedTeacherLabels(0, F(21, 2), 4, 2, code="each-100 labels-14-of-14"),
+    TeacherLabels(80, F(40), 1, code="each-100"),
+    DistributedTeacherLabels(0, F(2500), 4, 2, code="axes-32", adjacency="remove"),
+)
+
+
+def test_texts_are_what_they_were() -> None:
+    assert {mechanism.name for mechanism in MADE} == set(MECHANISMS)
+    for mechanism, line in zip(MADE, TEXTS, strict=True):
+        stored = (mechanism, *mechanism.worst)
+        assert " | ".join(json.dumps(each.to_dict()) for each in stored) == line
+        assert mechanism_from_dict(json.loads(line.split(" | ")[0])) == mechanism
