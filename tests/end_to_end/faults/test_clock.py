@@ -15,7 +15,6 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import read_campaign
 from aggregator_server.results.report import LEDGER_FILE, verify
 from party.ledger.ledger import PartyLedger
-from pate.errors import UnreachableError
 from pate.votes import Histogram
 from tests.support.needs import require
 from tests.support.server.campaigns import CLASSES, NAMES, make_parties, make_spec, make_votes
@@ -27,12 +26,6 @@ if TYPE_CHECKING:
 
 _MECHANISM: Final = ("--aggregator", "gnmax", "--sigma2", "1")
 _DAY_S: Final = 86_400
-_POLICY: Final = """
-campaigns = "enrolled"
-largest_epsilon = "none"
-least_colluders = 0
-"""
-
 
 #: Moves the wall clock of a process, and no other clock: libfaketime of Debian spoils sleeping.
 _SHIM: Final = r"""
@@ -132,35 +125,6 @@ def test_the_clocks_of_a_server_and_of_a_party_jump(sites: Sites, tmp_path: Path
         south.says("24 hours behind")
         ours.set(0)
         for program in (server, north, south):
-            program.ends(0)
-        assert campaign.verified()["labels_released"] == 20
-        PartyLedger(sites.home("north") / "ledger.db", read_only=True).verify()
-
-
-def test_a_partys_clock_jumps_over_the_servers_certificate(tmp_path: Path) -> None:
-    """At the next handshake it waits, as for a server that is away; a party that starts so does not."""
-    clock, sites = Clock(tmp_path / "clock"), Sites(tmp_path).deal()
-    past, fault = 400 * _DAY_S, "has expired: is the clock of this machine right?"
-    with Campaign(tmp_path / "campaign", sites) as campaign:
-        campaign.enrol(_POLICY)
-        server = campaign.serve(
-            sites.public(0, 20), *_MECHANISM, "--colluders", "0", parties=",".join(sites.names)
-        )
-        server.says("waiting for parties")
-        campaign.prefix = clock.prefix
-        clock.set(past)
-        early = campaign.party("north")
-        early.ends(UnreachableError.exit_code)
-        assert fault in early.lines[-1]
-        clock.set(0)
-        north = campaign.party("north")
-        server.says("north joined")
-        clock.set(past)
-        north.says(fault)
-        clock.set(0)
-        campaign.prefix = ()
-        others = [campaign.party(name) for name in sites.names if name != "north"]
-        for program in (server, north, *others):
             program.ends(0)
         assert campaign.verified()["labels_released"] == 20
         PartyLedger(sites.home("north") / "ledger.db", read_only=True).verify()

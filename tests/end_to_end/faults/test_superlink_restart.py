@@ -2,7 +2,7 @@
 
 In this order: the server dies when the roster is complete, gets a new certificate, and continues; a
 party dies, and while the masked sum waits for it the SuperLink is killed; then the party comes back
-with its enrolment.
+with its enrolment. Before all this the clock of another one is wrong when it begins, and when it waits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator_server.results.report import entries
+from party.ledger.ledger import PartyLedger
+from pate.errors import UnreachableError
 from simulation.programs import children, until
+from tests.end_to_end.faults.test_clock import Clock
 from tests.support.world.commands import Campaign, names_of
 from tests.support.world.sites import TEACHERS, Sites, lenient
 
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(900)
 
 QUERIES = 40
+PAST_S = 400 * 86_400
+EXPIRED = "has expired: is the clock of this machine right?"
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class Played:
     parties: dict[str, Program]
     #: What the server showed before and after it was started anew.
     certificates: tuple[str, str]
+    #: A start of "north" while its clock was wrong.
+    early: Program
 
 
 def shown(campaign: Campaign) -> str:
@@ -56,7 +63,7 @@ def kill_superlink(server: Program) -> None:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     folder = tmp_path_factory.mktemp("superlink")
-    sites = Sites(folder).deal()
+    sites, clock = Sites(folder).deal(), Clock(folder / "clock")
     with Campaign(folder / "campaign", sites) as campaign:
         campaign.enrol(lenient(3, 3))
         first = campaign.serve(
@@ -66,7 +73,18 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         )  # fmt: skip
         first.says("waiting for parties")
         before = shown(campaign)
-        parties = {name: campaign.party(name) for name in sites.names}
+        campaign.prefix = clock.prefix
+        clock.set(PAST_S)
+        early = campaign.party("north")
+        early.ends(UnreachableError.exit_code)
+        clock.set(0)
+        parties = {"north": campaign.party("north")}
+        first.says("north joined")
+        clock.set(PAST_S)
+        parties["north"].says(EXPIRED)
+        clock.set(0)
+        campaign.prefix = ()
+        parties |= {name: campaign.party(name) for name in sites.names if name != "north"}
         first.ends(-signal.SIGKILL)
         campaign.does("rotate", "aggregator_server", "rotate", "--home", campaign.home)
         parties["south"].kill()
@@ -82,16 +100,22 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         server.ends(0)
         for party in parties.values():
             party.ends(0)
-        yield Played(campaign, server, parties, certificates)
+        yield Played(campaign, server, parties, certificates, early)
 
 
 def test_the_server_came_back_with_a_new_certificate(played: Played) -> None:
     before, later = played.certificates
     assert before != later
-    for name in ("north", "west"):
-        told = played.parties[name].text
-        assert "certificate" not in told, "parties need not act"
-        assert "connecting to 127.0.0.1" in told
+    told = played.parties["west"].text
+    assert "certificate" not in told, "parties need not act"
+    assert "connecting to 127.0.0.1" in told
+
+
+def test_a_partys_clock_jumps_over_the_servers_certificate(played: Played) -> None:
+    """At the next handshake it waits, as for a server that is away; a party that starts so does not."""
+    assert EXPIRED in played.early.lines[-1]
+    assert EXPIRED in played.parties["north"].text
+    assert PartyLedger(played.campaign.sites.home("north") / "ledger.db", read_only=True).verify()
 
 
 def test_a_superlink_that_is_killed_is_started_again_by_its_server(played: Played) -> None:
