@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 import pytest
@@ -12,9 +13,11 @@ from click.testing import CliRunner
 
 from aggregator_server.cli.main import app as server
 from party.cli.main import app as party
+from pate.errors import UsageError
 from pate.runtime.command import program_of
 from pate.runtime.help import listed_choices, panel_of
 from simulation.cli import app as pate
+from simulation.options import SimulationOptions
 from student.cli import app as student
 
 APPS = {"pate": pate, "pate-server": server, "pate-party": party, "pate-student": student}
@@ -121,3 +124,42 @@ def test_a_misspelt_command_is_answered_once() -> None:
     assert wrong.exit_code == 2
     assert wrong.output.count("Did you mean") == 1
     assert "simulate" in wrong.output
+
+
+def test_a_misspelt_choice_is_refused_with_the_list() -> None:
+    for words, name in (
+        (["simulate", "--noise", "misspelt"], "noise"), (["audit", "misspelt"], "kind"),
+    ):  # fmt: skip
+        (param,) = (p for p in EACH[f"pate {words[0]}"][0].params if p.name == name)
+        assert isinstance(param.type, click.Choice)
+        with pytest.raises(click.BadParameter) as wrong:
+            PROGRAMS["pate"].main(words, prog_name="pate", standalone_mode=False)
+        assert wrong.value.exit_code == 2
+        assert "'misspelt' is not " in wrong.value.format_message()
+        assert ", ".join(map(repr, param.type.choices)) in wrong.value.format_message()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"labels": "a,b"},
+        {"answer": "labels-2"},
+        {"answer": "number", "labels": "a,b"},
+        {"answer": "labels-2", "number": "days"},
+        {"number": "days"},
+        {"answer": "ordered", "labels": "a"},
+        {"answer": "labels-2", "labels": "a,b", "data": None},
+        {"answer": "far"},
+    ],
+)
+def test_an_answer_and_its_columns_go_together(options: dict[str, str | None]) -> None:
+    given = {"data": Path("records.csv"), "aggregator": "neighbour", **options}
+    with pytest.raises(UsageError):
+        SimulationOptions(**given)  # type: ignore[arg-type]
+
+
+def test_labels_are_named_and_one_answer_needs_none() -> None:
+    assert SimulationOptions(
+        data=Path("records.csv"), answer="labels-1", labels="a, b"
+    ).label_list == ("a", "b")
+    assert SimulationOptions(answer="ordered").label_list == ()
