@@ -36,6 +36,7 @@ from student.cli import app as student
 from tests.support.encoders import drawn_jpegs as drawn
 from tests.support.encoders import tiny_encoders as tiny
 from tests.support.hosts.network import Network, require_hosts
+from tests.support.needs import others_slow
 from tests.support.pages import PAGES, ROOT, blocks, blocks_of, commands, spans
 
 if TYPE_CHECKING:
@@ -416,7 +417,14 @@ def test_the_page_of_envelopes_does_what_it_says(tmp_path: Path) -> None:
         assert line in said, line
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+#: Its code simulates eight campaigns. Those of ``simulation/test_library.py`` see the same faults.
+LONG = "docs/library.md"
+
+
+@pytest.mark.parametrize(
+    "page",
+    others_slow([page for page in PAGES if blocks(page, "python")], lambda page: page != LONG),
+)
 def test_the_code_of_a_page_runs(page: str) -> None:
     """All in one process, but for the code of the next test, and for code that fetches weights."""
     code = []

@@ -247,6 +247,7 @@ def test_what_helps_say_is_shown_as_it_is() -> None:
 BOOK = DOCS / "first-steps.ipynb"
 
 
+@pytest.mark.slow
 def test_it_runs_and_shows_pictures() -> None:
     """How good its students are is chance, and tested elsewhere."""
     shown = shown_by(BOOK)
@@ -288,6 +289,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_every_page_is_built(site: Path) -> None:
     for page in DOCS.rglob("*.md"):
         assert (site / page.relative_to(DOCS).with_suffix(".html")).is_file(), page
@@ -295,6 +297,7 @@ def test_every_page_is_built(site: Path) -> None:
         assert (site / f"{name}.html").is_file()
 
 
+@pytest.mark.slow
 def test_the_first_page_is_the_readme_with_its_pictures(site: Path) -> None:
     first = (site / "index.html").read_text(encoding="utf-8")
     assert "pate-server --aggregator interactive-gnmax" in re.sub("<[^>]*>", "", first)
@@ -303,11 +306,13 @@ def test_the_first_page_is_the_readme_with_its_pictures(site: Path) -> None:
     assert all((site / each).is_file() for each in pictures)
 
 
+@pytest.mark.slow
 def test_the_reference_is_made_of_the_docstrings(site: Path) -> None:
     text = (site / "reference" / "mechanisms.html").read_text()
     assert "If max_j n_j + N_Z(0, sigma1^2) &gt;= threshold" in text
 
 
+@pytest.mark.slow
 def test_examples_are_code_and_roles_are_names(site: Path) -> None:
     examples = 0
     for page in site.rglob("*.html"):
@@ -332,6 +337,7 @@ def test_a_formula_is_drawn_without_a_script() -> None:
     assert "for $12 or less" in made
 
 
+@pytest.mark.slow
 def test_every_formula_of_every_page_is_set(site: Path) -> None:
     """A command that the converter does not know would stand in the page with its backslash."""
     formulas = 0
@@ -354,6 +360,7 @@ def test_the_search_works_in_a_folder(site: Path) -> None:
         page.wait_for_selector(".md-search-result__item", timeout=120_000)
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
     loads = re.compile(r'<(?:script|img|link)[^>]*?(?:src|href)="(https?:[^"]+)"')
     for page in site.rglob("*.html"):

@@ -305,6 +305,7 @@ def test_a_party_that_is_revoked_in_another_terminal_is_out_at_once(link: Link) 
     link.parties["b"].stop()
 
 
+@pytest.mark.slow
 def test_a_new_superlink_knows_who_is_enrolled(link: Link) -> None:
     """Its state is lost; the party reconnects with its key, the revoked one does not."""
     first = there(link.deployment.superlink_pid)

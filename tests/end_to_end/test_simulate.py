@@ -28,7 +28,6 @@ from pate.masking.graph import degree_for
 from pate.runtime.screen import Screen
 from simulation.programs import Program
 from simulation.simulate import quorum
-from tests.support.needs import others_slow
 from tests.support.world.forked import Command
 
 if TYPE_CHECKING:
@@ -149,13 +148,8 @@ def test_a_student_that_answers_questions_is_asked_each_round(tmp_path: Path) ->
         assert f"party_{number:04d} joined: 5 teachers" in program.text
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "noise"),
-    others_slow(
-        [("lnmax", "central"), ("gnmax", "distributed")],
-        lambda case: case[1] == "distributed",
-    ),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("mechanism", "noise"), [("lnmax", "central"), ("gnmax", "distributed")])
 def test_labels_come_without_a_student_too(mechanism: str, noise: str, tmp_path: Path) -> None:
     program = simulate(
         tmp_path, "--parties", "6", "--teachers", "5", "--epsilon", "100",

@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -23,6 +24,7 @@ from pate.listening.bounded_listener import BoundedListener, Room, raise_file_li
 from pate.listening.connection_queue import ConnectionQueue
 from pate.listening.timeouts import Loop
 from pate.runtime.child import listen
+from tests.support.needs import others_slow
 from tests.support.server import crowd
 from tests.support.server.fleet_nodes import new_key, pem_of, signed
 
@@ -187,8 +189,13 @@ def crowded(port: int, number: int, kind: str) -> Iterator[None]:
             process.kill()
 
 
-@pytest.mark.parametrize("number", [100, 1000])
-@pytest.mark.parametrize("kind", ["silent", "hello", "shaken"])
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    others_slow(
+        product([100, 1000], ["silent", "hello", "shaken"]),
+        lambda case: case[0] == 100 or case[1] == "silent",
+    ),
+)
 def test_a_party_gets_through_beside_strangers_of_its_address(
     address: tuple[int, ssl.SSLContext, dict[str, str]], number: int, kind: str
 ) -> None:

@@ -278,6 +278,10 @@ def test_several_labels_are_trained_measured_and_predicted(tmp_path: Path, here:
     for wrong in (("--positive", "heart"), ("--label", "heart")):
         code, _, _ = here("evaluate", "--model", student, "--data", test, *wrong)
         assert code == 2
+    for wrong in (("--threshold", "0.5"), ("--positive", "heart")):
+        code, _, said = here("predict", "--model", student, "--data", test, "--out", out, *wrong)
+        assert code == 2
+        assert "are for students of classes" in said
     code, _, said = here("export", "--model", student, "--out", tmp_path / "m.onnx")
     assert code != 0
     assert "image" in said
@@ -304,16 +308,3 @@ def test_a_number_is_trained_measured_and_predicted(tmp_path: Path, here: Here) 
         rows = list(csv.DictReader(file))
     assert len(rows) == 600
     assert all(0 <= float(row["predicted"]) <= 14 for row in rows)
-
-
-@pytest.mark.parametrize("option", ["--threshold", "--positive"])
-def test_predictions_of_labels_take_no_threshold(tmp_path: Path, here: Here, option: str) -> None:
-    prepare(tmp_path, records(3000, 2), records(50, 7), "nearest labels-2")
-    trained(tmp_path, here)
-    value = "0.5" if option == "--threshold" else "heart"
-    code, _, said = here(
-        "predict", "--model", tmp_path / "student", "--data", tmp_path / "test.csv",
-        "--out", tmp_path / "o.csv", option, value,
-    )  # fmt: skip
-    assert code == 2
-    assert "are for students of classes" in said

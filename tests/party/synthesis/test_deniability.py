@@ -296,7 +296,7 @@ def test_theorem_1_holds_for_what_is_released(fixed: bool) -> None:
 @pytest.mark.parametrize("fixed", [True, False])
 def test_with_the_coin_the_whole_outcome_is_private(fixed: bool) -> None:
     missed = 0
-    for world, data, more in neighbours(fixed, 40):
+    for world, data, more in neighbours(fixed, 20):
         rows = sum(data.values())
         for t in range(1, world.k):
             factor = (1 + (ONE if fixed else world.gamma) / t) / world.decay

@@ -307,6 +307,7 @@ def found_epsilon(monkeypatch: pytest.MonkeyPatch, part: Fraction = ONE) -> floa
     return float(epsilon_lower_bound(hits[0], hits[1], FITS, 1e-12, DOUBT))
 
 
+@pytest.mark.slow
 def test_the_audit_finds_no_more_than_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     # Seen: 0.3, since a part of epsilon goes to other things.
     assert found_epsilon(monkeypatch) <= 1

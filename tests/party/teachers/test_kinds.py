@@ -19,6 +19,7 @@ from party.teachers.protocol import (
     DamagedTeacherError,
     Kind,
     Stored,
+    Teacher,
     check_kind,
     dump,
     load,
@@ -183,7 +184,12 @@ def case(request: pytest.FixtureRequest) -> Iterator[Case]:
         yield CASES[request.param]()
 
 
-def test_learns_is_stored_and_votes_as_it_did(case: Case, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def teacher(case: Case) -> Teacher:
+    return case.kind.fit(case.data.take(range(case.shard)), 3)
+
+
+def test_learns_is_stored_and_votes_as_it_did(case: Case, teacher: Teacher, tmp_path: Path) -> None:
     import torch
 
     shard, rest = (
@@ -192,7 +198,6 @@ def test_learns_is_stored_and_votes_as_it_did(case: Case, tmp_path: Path) -> Non
     )
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
     check_kind(case.kind, shard, rest.inputs.take(range(20)))
-    teacher = case.kind.fit(shard, 3)
     # Nobody's global generators were touched.
     after = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
     assert torch.equal(before[0], after[0])
@@ -216,8 +221,7 @@ def test_tiny_shards_answer_only_classes_they_have(case: Case, rows: int) -> Non
     assert set(answers.tolist()) <= {1, 2, -1}
 
 
-def test_other_inputs_and_damaged_teachers_are_refused(case: Case) -> None:
-    teacher = case.kind.fit(case.data.take(range(case.shard)), 0)
+def test_other_inputs_and_damaged_teachers_are_refused(case: Case, teacher: Teacher) -> None:
     for inputs, why in case.others:
         with pytest.raises(SchemaError, match=why):
             teacher.predict(inputs)

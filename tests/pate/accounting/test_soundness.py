@@ -24,6 +24,7 @@ from pate.accounting.bounds import laws, outcomes, outlier, theorem3, theorem6, 
 from pate.accounting.bounds import theorem6_plus as plus
 from pate.accounting.units import Neighbours
 from tests.support.accounting import exact
+from tests.support.needs import others_slow
 
 ORDERS = np.array([1.05, 1.5, 2.0, 4.0, 8.0, 14.0, 32.0])
 #: Of the exact divergences: they are good to nine digits.
@@ -127,8 +128,9 @@ def check_gnmax(margins: Margins, case: Case, law: laws.Law, noise: exact.Noise,
         margins.check(f"table, {kind}, exact q", table.lookup(exact_log_q)[0], worst, case)
 
 
-def test_labels_of_gaussian_noise(margins: Margins) -> None:
-    for case in cases(1, 240, (1.0, 60.0)):
+@pytest.mark.parametrize("number", others_slow([100, 240], lambda number: number == 100))
+def test_labels_of_gaussian_noise(margins: Margins, number: int) -> None:
+    for case in cases(1, number, (1.0, 60.0)):
         law = laws.Gaussian(case.sigma)
         check_gnmax(margins, case, law, exact.Gaussian(case.sigma), "gaussian")
     medians = margins.medians()
@@ -139,8 +141,9 @@ def test_labels_of_gaussian_noise(margins: Margins) -> None:
     assert medians["outcomes, gaussian"] < 0.9 * medians["theorem 6+, gaussian"]
 
 
-def test_labels_of_discrete_gaussian_noise(margins: Margins) -> None:
-    for case in cases(2, 160, (2.0, 15.0)):
+@pytest.mark.parametrize("number", others_slow([80, 160], lambda number: number == 80))
+def test_labels_of_discrete_gaussian_noise(margins: Margins, number: int) -> None:
+    for case in cases(2, number, (2.0, 15.0)):
         law = laws.DiscreteGaussian(case.sigma)
         check_gnmax(margins, case, law, exact.Lattice("gaussian", case.sigma), "discrete")
     medians = margins.medians()

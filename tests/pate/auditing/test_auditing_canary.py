@@ -26,6 +26,7 @@ from tests.support.audits import bugs
 from tests.support.audits.bugs import Bug
 from tests.support.audits.planting import plant
 from tests.support.audits.power import events_of, may_be_chosen, seen_from
+from tests.support.needs import others_slow
 
 
 def success(epsilon: float) -> float:
@@ -204,7 +205,11 @@ ONE_TEACHER = Planting(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("bug", [bugs.NO_NOISE, bugs.ONE_DRAW], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "bug",
+    others_slow([bugs.NO_NOISE, bugs.ONE_DRAW], lambda bug: bug is bugs.ONE_DRAW),
+    ids=lambda each: each.name,
+)
 def test_a_bug_that_was_said_to_be_seen_is(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its one teacher learned by heart comes out again: 100 of 100 guesses are right.
 
@@ -309,12 +314,15 @@ class Laws:
 @pytest.mark.parametrize(
     ("laws", "by"),
     [
-        (Laws(FREQUENT, *[RARE] * 9), "pair 0"),
-        (Laws(FREQUENT, *[FREQUENT] * 9), "pair 0"),
-        (Laws(ALIKE, *[RARE] * 4, SURE, *[RARE] * 4), "pair 5"),
-        (Laws(ALIKE, *[ALIKE] * 8, FREQUENT), "pair 9"),
+        pytest.param(Laws(FREQUENT, *[RARE] * 9), "pair 0", id="others seem better"),
+        pytest.param(
+            Laws(FREQUENT, *[FREQUENT] * 9), "pair 0", id="all alike", marks=pytest.mark.slow
+        ),
+        pytest.param(Laws(ALIKE, *[RARE] * 4, SURE, *[RARE] * 4), "pair 5", id="one is sure"),
+        pytest.param(
+            Laws(ALIKE, *[ALIKE] * 8, FREQUENT), "pair 9", id="one of many", marks=pytest.mark.slow
+        ),
     ],
-    ids=["others seem better", "all alike", "one is sure", "one of many"],
 )
 def test_a_bug_is_missed_no_more_often_than_said(laws: Laws, by: str) -> None:
     said = seen_from("planted", laws.events, CLAIM, runs=10**7, confidence=CONFIDENCE)

@@ -134,7 +134,13 @@ def summed(
     return whole
 
 
-@pytest.mark.parametrize("size", [(2, 3, 1), (2, 3, 2), (3, 4, 4), (1, 5, 2)])
+@pytest.mark.parametrize(
+    "size",
+    [
+        pytest.param((2, 3, 1), marks=pytest.mark.slow), (2, 3, 2),
+        pytest.param((3, 4, 4), marks=pytest.mark.slow), (1, 5, 2),
+    ],
+)  # fmt: skip
 def test_a_record_changes_one_teacher_and_an_altered_one_two(size: tuple[int, int, int]) -> None:
     queries, labels, most = size
     code = code_of(f"each-{queries} labels-{most}-of-{labels}")

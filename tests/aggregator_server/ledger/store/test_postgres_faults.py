@@ -24,7 +24,7 @@ from pate.errors import DiskError, LedgerError, StateError, UnreachableError
 from pate.mechanisms import Outcome
 from pate.votes import Histogram
 from simulation.programs import Program
-from tests.support.needs import require
+from tests.support.needs import others_slow, require
 from tests.support.postgres import Cluster, LossyLink
 from tests.support.server.campaigns import (
     NAMES,
@@ -318,7 +318,7 @@ def ends_in_one_line(server: Program, code: int) -> str:
     return last
 
 
-@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("committed", others_slow([False, True], lambda committed: not committed))
 def test_a_database_lost_as_it_commits_a_charge(
     homes: Homes, tmp_path: Path, cluster: Cluster, committed: bool
 ) -> None:
