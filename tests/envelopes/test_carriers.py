@@ -14,8 +14,9 @@ from click.testing import CliRunner
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.exchange import exchange as exchange_module
+from party import envelopes
 from party.cli.main import app
-from party.envelopes import Watch, answering
+from party.envelopes import Watch
 from party.identity.keys import identity_key
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.data.values import Dataset, Images
@@ -324,7 +325,7 @@ def test_an_answer_that_had_not_appeared_when_the_process_died_appears(
 
     bring(watched, "a")
     with monkeypatch.context() as patched:
-        patched.setattr(answering, "reach", die)
+        patched.setattr(envelopes, "reach", die)
         with pytest.raises(Killed):
             watch(watched, []).once()
     assert list((watched.root / "outbox").iterdir()) == []
