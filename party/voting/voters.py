@@ -1,22 +1,16 @@
 """What votes at a party: its teachers, or its records; and which records in a campaign of a series.
 
-A unit of a series casts its votes in all campaigns together, first come:
+In all campaigns of a series together a **patient** has as many votes as the terms charge for, cast
+by those of its records that have not voted and have the least keyed hash; a **record** has one. A
+record is known by its content, its cells and its label as our file has it; of equal rows as many
+vote as there are now, less those that have voted. So whether one of them votes depends on no other
+person's.
 
-* a **patient** as many as the terms charge for. In a campaign vote as many of the patient's records
-  as the patient has votes left, at most those that have not voted; the ones with the least keyed
-  hash;
-* a **record** one. It is known by its content, since it has no identifier: its cells, and its label as
-  our file has it. Copies are counted: of equal rows as many vote as there are now, less those that have
-  voted. So whether one of them votes depends on no other person's, as long as rows stay in the table.
-
-What a campaign chooses and a hash depends on, the schema by which cells are read, is in ``known_by``: a
-campaign that reads otherwise is refused. How its class list names a label enters no hash.
-
-Each vote has a hash, keyed with the party's secret and bound to the series. The party's ledger has
-those of all votes cast (:mod:`party.ledger.series`). Votes that the same campaign had before do not
-count, so an answer that is repeated has the same voters.
-
-Proof: docs/proofs/composition.md, sections 8 and 9.
+What a campaign chooses and a hash depends on, the schema by which cells are read, is in
+``known_by``: a campaign that reads otherwise is refused. Each vote has a hash, keyed with the
+party's secret and bound to the series (:mod:`party.ledger.series`). Votes that the same campaign
+had before do not count, so an answer that is repeated has the same voters. Proof:
+docs/proofs/composition.md, sections 8 and 9.
 """
 
 from __future__ import annotations

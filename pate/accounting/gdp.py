@@ -2,20 +2,16 @@
 
 A mechanism is *mu-GDP* if telling two neighbours apart from its output is never easier than telling
 N(0, 1) from N(mu, 1). ``mu`` of Gaussian noise is l2 sensitivity over sigma, and squares of mu add
-over adaptively chosen mechanisms. Its exact profile is, with h = epsilon/mu - mu/2,
+over adaptively chosen mechanisms. With h = epsilon/mu - mu/2 and Mills' ratio R,
 
     delta(epsilon) = Phi(-h) - e^epsilon Phi(-h - mu) = phi(h) (R(h) - R(h + mu)),
 
-R(x) = Phi(-x)/phi(x) being the Mills ratio. The second form has no huge factor, and keeps its
-relative accuracy down to the smallest delta. 1 - delta is as simple a sum, for a delta near 1.
+whose second form keeps its relative accuracy down to the smallest delta. A delta and an epsilon are
+rounded up, a budget in mu down; the relative excess is below 1e-11 of a delta and 1e-12 of an
+epsilon. :func:`squared_step` gives the cost of the noise that is drawn, which is discrete.
 
-Every figure is on the safe side: a delta and an epsilon are rounded up, a budget in mu down. The
-relative excess is below 1e-11 of a delta and 1e-12 of an epsilon that is not itself rounding error.
-
-The noise that is drawn is discrete. :func:`squared_step` gives its cost in this currency, by a
-theorem about integers shifted by integers. Proof: docs/proofs/discrete-gaussian.md.
-
-Sources: Balle and Wang 2018 (arXiv 1805.06530), Theorem 8; Dong, Roth and Su 2022 (1905.02383).
+Proof: docs/proofs/discrete-gaussian.md. Sources: Balle and Wang 2018 (arXiv 1805.06530), Theorem 8;
+Dong, Roth and Su 2022 (1905.02383).
 """
 
 from __future__ import annotations

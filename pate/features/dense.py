@@ -1,15 +1,13 @@
 """Dense votes: a record counts at every representative, by how far it lies in that direction.
 
-A record's features, less the mean of the public set's and with one constant coordinate, are
-scaled to length 1 and projected onto as many principal directions of the public rows as there are
-representatives. Of all orthonormal bases of these it is the one nearest to the representatives
-themselves (Loewdin's), so each direction belongs to one of them. The projection has length 1 at most;
-it is cut towards zero to multiples of 1/grid. Which features these are,
-:func:`pate.features.space.directions_over` decides by the public set.
+A record's features, less the mean of the public set's and with one constant coordinate, are scaled
+to length 1, projected onto as many principal directions of the public rows as there are
+representatives, in the basis nearest to the representatives (Loewdin's), and cut towards zero to
+multiples of 1/grid.
 
-All of that is exact: features are cut to whole numbers first, and products of whole numbers below 2^53
-have no rounding in doubles, in whatever order they are added. So a record's array depends on it and the
-representatives alone, and its length is checked in whole numbers.
+All of that is exact: features are cut to whole numbers first, and products of whole numbers below
+2^53 have no rounding in doubles, in whatever order they are added. So a record's array depends on
+it and the representatives alone, and its length is checked in whole numbers.
 
 Source: P.-O. Loewdin, "On the non-orthogonality problem", 1950, for the basis.
 """

@@ -1,16 +1,10 @@
 """A party's side of rounds: bundles ahead, masked votes, consent, unmasking.
 
 Every answer is durable before it is returned; the same request gets the same answer, after any
-restart, and another one in its place is refused for good. Why a malicious server learns at most one
-sum of a round (full proof: docs/proofs/envelopes.md):
-
-* A party masks in one round with a bundle, and binds every bundle of a round, whoever's it is, to
-  that round: it takes part in no other one with any of them.
-* It unmasks one list of survivors in a round, itself among them, all of whom signed that they
-  masked in this same round. So of every bundle it reveals at most one of the two shares.
-* It unmasks one round of a batch; with consent another one, too, of the same survivors.
-* Where the lists of several parties could be combined to the sum of too few, the list must be
-  signed by t parties first; see :func:`pate.masking.ahead.bundle.takes_consent`.
+restart, and another one in its place is refused for good. A malicious server learns at most one sum
+of a round: a party masks in one round with a bundle, unmasks one list of survivors in it, itself
+among them, all of whom signed that they masked in this same round, and unmasks one round of a batch
+(with consent another one, of the same survivors). Proof: docs/proofs/envelopes.md.
 """
 
 from __future__ import annotations
