@@ -49,7 +49,7 @@ class Prover:
         self.statement = statement
         self._check(votes)
         hidden = field.uniform(random, shape.rows, code.columns)
-        rows = np.concatenate([self.statement.shape.planes(votes), hidden], axis=1)
+        rows = np.concatenate([self._planes(votes), hidden], axis=1)
         masks = field.uniform(random, 2 * code.tests, code.degree)
         link, near = masks[: code.tests], masks[code.tests :]
         self.link_masks: Elements = link[:, : shape.linked[1]].copy()
@@ -107,6 +107,10 @@ class Prover:
                 f"votes that are negative or do not sum to {shape.teachers} cannot be proved, "
                 "nor can votes with a noise share: leave out --vote-proofs or use central noise"
             )
+
+    def _planes(self, votes: NDArray[np.integer]) -> Elements:
+        """Return the data of the slots: (rows, slots)."""
+        return self.statement.shape.planes(votes)
 
     def _encoded(self) -> NDArray[np.uint32]:
         """Return all codewords, one symbol of each in a row: (length, width)."""
