@@ -9,6 +9,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
+from pate.campaign.choices import BY_LABEL
 from pate.cli.account.options import AccountOptions
 from pate.cli.encoder import app as encoder_app
 from pate.cli.plan.options import PlanOptions
@@ -128,18 +129,18 @@ def plan(options: PlanOptions) -> None:
     The guarantee depends on no votes. The expectations are those of the assumptions, or of a public
     proxy's votes, so they are as good as these are.
     """
-    if options.aggregator == "neighbour":
-        from pate.cli.plan.records import RecordsReport
-
-        of_records = RecordsReport.of(options)
-        if options.as_json:
-            print_json(of_records.to_dict())
-        else:
-            of_records.show()
-        return
+    from pate.cli.plan.records import RecordsReport
     from pate.cli.plan.report import as_object, show
-    from pate.cli.plan.teachers import run_plan
+    from pate.cli.plan.teachers import ReleaseReport, run_plan
 
+    records_vote = options.aggregator == "neighbour"
+    if records_vote or options.release not in (None, BY_LABEL):
+        whole = RecordsReport.of(options) if records_vote else ReleaseReport.of(options)
+        if options.as_json:
+            print_json(whole.to_dict())
+        else:
+            whole.show()
+        return
     report = run_plan(options, Screen("pate"))
     if options.as_json:
         print_json(as_object(report))

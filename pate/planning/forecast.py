@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pate.accounting.composition import tightest
 from pate.campaign.choices import RECORDS, RECORDS_EACH, TEACHERS_EACH
 from pate.campaign.defaults import CLASSES, teachers_for
-from pate.campaign.terms import budget, composition_of, matrix_mechanism, noise_of, resolve
+from pate.campaign.terms import budget, composition_of, noise_of, resolve
 from pate.codes import AXES, DENSE, NEAREST, code_of
 from pate.errors import BudgetError, UsageError
 from pate.mechanisms import worst_cost
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pate.campaign.choices import Guess
     from pate.campaign.defaults import DefaultNoise
     from pate.campaign.spec import CampaignSpec
+    from pate.planning.plans import ReleasePlan
 
 #: With fewer labels of a class a student learns it badly.
 ENOUGH: Final = 10
@@ -104,21 +105,25 @@ def _of_teachers(
     spec: CampaignSpec, teachers: int | None, reached: int | None, classes: int | None
 ) -> str:
     """Return what to expect of teachers' votes in one release."""
-    code = code_of(spec.code)
-    text = f"one release of noisy counts, {code.in_words}"
-    if code.name != AXES:
-        rest = (
-            "a label where one leads clearly" if code.answer.labelled else "no query gets a label"
-        )
-        return f"{text}; {rest}"
+    from pate.planning.plans import plan_release
+
     number = teachers or teachers_wanted(spec) * spec.wanted_parties
     if reached is None:
         reached = -(-number // spec.wanted_parties) if spec.unit == "party" else 1
-    mechanism = matrix_mechanism(spec, reached)
-    noise = mechanism.shares.spread(spec.wanted_parties if spec.sums.distributed else 1)
-    numbers = math.sqrt(code.places * ((classes or len(spec.classes or ()) or CLASSES) - 1))
-    length = noise * numbers / (code.grid * number)
-    return f"{text}; the noise is {100 * length:.2g} % as long as the sum of {number:,} teachers that agree"
+    return release_in_words(spec, plan_release(spec, number, reached, classes))
+
+
+def release_in_words(spec: CampaignSpec, plan: ReleasePlan) -> str:
+    """Return what is expected of teachers' votes in one release."""
+    code = code_of(spec.code)
+    text = f"one release of noisy counts, {code.in_words}"
+    if plan.length is not None:
+        of = f"the sum of {plan.teachers:,} teachers that agree"
+        return f"{text}; the noise is {100 * plan.length:.2g} % as long as {of}"
+    noise = f"the noise on each is {plan.noise:.3g} votes of {plan.teachers:,} teachers"
+    if not code.answer.labelled:
+        return f"{text}; {noise}, and no query gets a label"
+    return f"{text}; {noise}, and a class that leads by {plan.mechanism.threshold} is a label"
 
 
 def _of_records(spec: CampaignSpec, guess: Guess, classes: int | None) -> Forecast:

@@ -10,13 +10,17 @@ population of private votes would leak through the choice of settings.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
 from pate.accounting.composition import tightest, too_dear, total_cost
+from pate.answers import CLASS
+from pate.campaign.defaults import CLASSES
+from pate.campaign.terms import matrix_mechanism
+from pate.codes import AXES, code_of
 from pate.errors import UsageError
 from pate.mechanisms import (
     ConfidentGNMax,
@@ -29,18 +33,22 @@ from pate.mechanisms import (
 )
 from pate.noise.shares import total_sigma
 from pate.planning.chances import chances, expected_asked, gaussian_law, laplace_law
+from pate.planning.records import law_of
 
 if TYPE_CHECKING:
     from pate.accounting.arrays import Floats
     from pate.accounting.composition import Composition
     from pate.campaign.spec import CampaignSpec
-    from pate.planning.chances import Check, NoiseLaw
+    from pate.mechanisms import MatrixMechanism
+    from pate.planning.chances import Check, Integers, NoiseLaw
     from pate.planning.population import Population
 
 #: The mechanisms whose answers depend only on the votes.
 Planned = LNMax | GNMax | ConfidentGNMax | DistributedGNMax | DistributedConfidentGNMax
 #: Most queries of a plan.
 _MOST_QUERIES: Final = 10**6
+#: Of a query in one release, the classes with most votes that may lead clearly: others hardly ever do.
+_LEADING: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +148,20 @@ class Prospect:
         law, check = laws_of(mechanism, shares)
         answered, right = chances(population.votes, population.labels, law, [check])
         return cls(answered[0], right[0])
+
+    @classmethod
+    def of_counts(cls, mechanism: MatrixMechanism, population: Population, adding: int) -> Prospect:
+        """Return the same of noisy counts in one release: a label is a class that leads clearly."""
+        votes, labels = population.votes, population.labels
+        law = law_of(mechanism.shares, adding)
+
+        def leads(place: Integers) -> Floats:
+            return chances(votes, place, law, [(None, None)], mechanism.threshold)[1][0]
+
+        right = leads(labels)
+        most = np.argsort(-votes, axis=1, kind="stable")[:, :_LEADING]
+        wrong = [np.where(place == labels, 0.0, leads(place)) for place in most.T]
+        return cls(np.minimum(right + np.sum(wrong, axis=0), 1.0), right)
 
     @property
     def answer(self) -> float:
@@ -241,3 +263,39 @@ def make_plan(
         voted=voted,
         with_fewest=with_fewest,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasePlan:
+    """What is expected of teachers' votes in one release, which is charged once."""
+
+    mechanism: MatrixMechanism
+    teachers: int
+    noise: float  # standard deviation on each count if no party drops out, in votes
+    # of arrays, how long all noise is, as a share of the sum of teachers that agree; else None
+    length: float | None = None
+    labels: float | None = (
+        None  # expected number; None where no query gets one, and of balanced votes
+    )
+    accuracy: float | None = None  # expected share of them that are right
+
+
+def plan_release(
+    spec: CampaignSpec,
+    teachers: int,
+    reached: int,  # teachers of one unit
+    classes: int | None,  # None: as many as the specification states, or a guess
+    population: Population | None = None,  # of the teachers' votes; None: no labels are expected
+) -> ReleasePlan:
+    """Return what a campaign whose teachers vote in one release is expected to give."""
+    code, mechanism = code_of(spec.code), matrix_mechanism(spec, reached)
+    adding = spec.wanted_parties if spec.sums.distributed else 1
+    noise = mechanism.shares.spread(adding) / code.grid
+    made = ReleasePlan(mechanism=mechanism, teachers=teachers, noise=noise)
+    if code.name == AXES:
+        columns = classes or len(spec.classes or ()) or CLASSES
+        return replace(made, length=noise * math.sqrt(code.places * (columns - 1)) / teachers)
+    if population is None or code.answer.name != CLASS:
+        return made
+    seen = Prospect.of_counts(mechanism, population, adding)
+    return replace(made, labels=code.places * seen.answer, accuracy=seen.accuracy)

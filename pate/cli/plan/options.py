@@ -21,6 +21,7 @@ from pate.campaign.options import (
     QuorumOptions,
     RangeOption,
     RarestOption,
+    ReleaseOption,
     UnitOption,
 )
 from pate.errors import UsageError
@@ -32,7 +33,7 @@ _neighbour = partial(typer.Option, rich_help_panel="Neighbour votes")
 
 #: What only plans of teachers have, and only plans of records that vote.
 OF_TEACHERS: Final = (
-    "teachers", "votes_per_unit", "at_least", "least_accuracy",
+    "teachers", "votes_per_unit", "at_least", "least_accuracy", "release",
     "rarest", "agreement", "spread", "rival", "proxy_votes", "proxy_labels",
 )  # fmt: skip
 OF_RECORDS: Final = (
@@ -78,6 +79,7 @@ class PlanOptions(ParameterOptions, QuorumOptions, CommandOptions):
         int | None, _assumed(min=2, help="Number of classes. Default: 10, or the proxy's")
     ] = None
     rarest: RarestOption = None
+    release: ReleaseOption = None
     agreement: Annotated[
         float | None, _assumed(help="Accuracy of one teacher. Default: 0.85", metavar="SHARE")
     ] = None
@@ -122,6 +124,8 @@ class PlanOptions(ParameterOptions, QuorumOptions, CommandOptions):
     def __post_init__(self) -> None:
         records = self.aggregator == "neighbour"
         for name in OF_TEACHERS if records else OF_RECORDS:
+            if name == "expected_records" and self.release is not None:
+                continue  # arrays have as many directions as records allow
             if getattr(self, name) is not None:
                 whose = "teachers" if records else "--aggregator neighbour"
                 raise UsageError(f"--{name.replace('_', '-')} is for {whose}: leave it out")

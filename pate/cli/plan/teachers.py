@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from pate.accounting.composition import tightest
-from pate.campaign.choices import check_delta
+from pate.campaign.choices import BY_LABEL, check_delta
 from pate.campaign.options import MechanismOptions, ParameterOptions, QuorumOptions
 from pate.campaign.settings import spec_of
-from pate.campaign.terms import resolve
+from pate.campaign.terms import budget, composition_of, resolve
+from pate.codes import AXES, code_of
 from pate.data.values import Table
 from pate.errors import BudgetError, UsageError
+from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.formats.votes_file import read_label_vector, read_vote_matrix
-from pate.planning.forecast import labels_for_all
-from pate.planning.plans import Campaign, Planned, make_plan
+from pate.planning.forecast import labels_for_all, release_in_words, teachers_wanted
+from pate.planning.plans import Campaign, Planned, make_plan, plan_release
 from pate.planning.population import (
     MOST_TEACHERS,
     assumed_population,
@@ -25,6 +27,7 @@ from pate.planning.population import (
     proxy_population,
 )
 from pate.planning.search import Goal, Search
+from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from pate.campaign.spec import CampaignSpec
     from pate.cli.plan.options import PlanOptions
     from pate.mechanisms import Mechanism
-    from pate.planning.plans import Plan
+    from pate.planning.plans import Plan, ReleasePlan
     from pate.planning.population import Population
     from pate.runtime.screen import Screen
 
@@ -41,13 +44,16 @@ if TYPE_CHECKING:
 _FLOOR: Final = 0.9
 #: Without a budget: with it a server chooses the least noise that it ever chooses.
 _ANY: Final = 1e6
-#: Default size of the public set.
+#: Defaults: size of the public set; of one release, whose noise depends on both, a server's.
 _QUERIES: Final = 1000
+_PARTIES, _EPSILON = 3, 2.0
 #: Options of assumptions.
 _ASSUMED: Final = ("agreement", "spread", "rival")
 #: Options that a server has too.
 _QUORUM: Final = tuple(each.name for each in fields(QuorumOptions))
 _NUMBERS: Final = tuple(each.name for each in fields(ParameterOptions))
+#: Options of labels that each cost.
+_OF_LABELS: Final = ("at_least", "least_accuracy", "rarest")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -277,3 +283,99 @@ def _votes_per_unit(options: PlanOptions, teachers: int) -> int:
     if made > teachers:
         raise UsageError(f"a party cannot have {made} of {teachers} teachers")
     return made
+
+
+@dataclass(frozen=True)
+class ReleaseReport:
+    """The plan of teachers' votes in one release."""
+
+    spec: CampaignSpec  # the campaign that a server would have of it
+    plan: ReleasePlan
+    epsilon: float  # the guarantee
+    source: str  # what expected labels rest on; empty without
+
+    @classmethod
+    def of(cls, options: PlanOptions) -> ReleaseReport:
+        """Return the plan of these options."""
+        _refuse(options, _OF_LABELS, f"is for --release {BY_LABEL}")
+        check_delta(options.delta, records_vote=False)
+        queries = options.queries or _QUERIES
+        asked = MechanismOptions(
+            campaign="plan",
+            aggregator=options.aggregator,
+            parties=str(options.parties or _PARTIES),
+            epsilon=_EPSILON if options.epsilon is None else options.epsilon,
+            classes=(
+                None
+                if options.classes is None
+                else ",".join(f"class {at}" for at in range(options.classes))
+            ),
+            expected_records=options.expected_records,
+            **{
+                name: getattr(options, name)
+                for name in ("release", "delta", "unit", "noise", *_QUORUM, *_NUMBERS)
+            },
+        )
+        spec = spec_of(asked, Table(("input",), (np.arange(queries, dtype=np.float64),)))
+        population, source = None, ""
+        if code_of(spec.code).name == AXES:
+            _refuse(
+                options,
+                (*_ASSUMED, "proxy_votes", "proxy_labels"),
+                "is for labels, which arrays lack",
+            )
+        elif options.teachers is not None or options.proxy_votes is not None:
+            population = _population(options)
+            source = "if teachers vote as in the proxy"
+            if population.assumptions:
+                agreement = population.assumptions["agreement"]
+                source = f"if each teacher is right on {100 * agreement:g} % of the inputs"
+        teachers = options.teachers or teachers_wanted(spec) * spec.wanted_parties
+        if population is not None:
+            teachers = population.teachers
+        reached = _votes_per_unit(replace(options, parties=spec.wanted_parties), teachers)
+        mechanisms = resolve(spec, teachers, reached, options.classes)
+        composition = composition_of(spec, mechanisms)
+        epsilon = composition.epsilon(budget(spec, mechanisms, composition), spec.delta)
+        plan = plan_release(spec, teachers, reached, options.classes, population)
+        return cls(spec, plan, epsilon, source)
+
+    @property
+    def lines(self) -> list[str]:
+        """The plan in words."""
+        spec, plan = self.spec, self.plan
+        neighbours = neighbours_of(spec.unit, records_vote=False, code=spec.code)
+        made = [
+            in_words(self.epsilon, spec.delta, spec.unit, neighbours=neighbours),
+            release_in_words(spec, plan),
+        ]
+        if plan.labels is not None:
+            right = "" if plan.accuracy is None else f", {100 * plan.accuracy:.1f} % of them right"
+            made.append(f"{self.source}, expect {plan.labels:.0f} labels{right}")
+        return made
+
+    def show(self) -> None:
+        """Print the plan."""
+        console = Display()
+        for line in self.lines:
+            console.print(line, markup=False)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return a JSON object."""
+        spec, plan = self.spec, self.plan
+        return {
+            "aggregator": spec.aggregator,
+            "code": spec.code,
+            "teachers": plan.teachers,
+            "parties": spec.wanted_parties,
+            "noise": spec.sums.noise,
+            "guarantee": {"epsilon": self.epsilon, "delta": spec.delta, "unit": spec.unit},
+            "mechanism": plan.mechanism.to_dict(),
+            "expected": {
+                "noise_on_each_count": plan.noise,
+                "noise_to_sum": plan.length,
+                "answered": plan.labels,
+                "accuracy": plan.accuracy,
+            },
+            "in_words": self.lines,
+        }

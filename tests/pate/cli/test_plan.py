@@ -475,3 +475,82 @@ def test_options_of_shares_that_make_no_sense_are_refused(options: list[str], me
     with pytest.raises(UsageError, match=message) as caught:
         typed(*SHARES, *options)
     assert "\n" not in str(caught.value)
+
+
+# --- all votes in one release -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("release", "unit", "more"),
+    [
+        ("counts", "record", {}),
+        ("balanced", "record", {"noise": "central"}),
+        ("arrays", "record", {"expected_records": 4000}),
+        ("axes-9", "party", {}),
+    ],
+)
+def test_the_noise_of_one_release_is_that_of_the_server(
+    release: str, unit: str, more: dict[str, Any]
+) -> None:
+    terms: dict[str, Any] = {
+        "unit": unit,
+        "epsilon": 3.0,
+        "delta": 1e-5,
+        "release": release,
+        **more,
+    }
+    texts = [t for k, v in terms.items() for t in (f"--{k.replace('_', '-')}", str(v))]
+    base = ["--aggregator", "gnmax", "--parties", "25", "--teachers", "250", "--classes", "3"]
+    made = figures(*base, "--queries", "500", *texts)
+    public = Table(("a",), (np.arange(500.0),))
+    spec = spec_of(
+        CampaignOptions(parties="25", aggregator="gnmax", classes="a,b,c", **terms), public
+    )
+    (mechanism,) = resolve(spec, 250, 10 if unit == "party" else 1, 3)
+    assert mechanism_from_dict(made["mechanism"]) == mechanism
+    assert (made["code"], made["noise"]) == (spec.code, spec.sums.noise)
+    composition = composition_of(spec, (mechanism,))
+    cap = budget(spec, (mechanism,), composition)
+    assert made["guarantee"]["epsilon"] == composition.epsilon(cap, 1e-5) <= 3.0
+    assert (made["expected"]["noise_to_sum"] is None) == (release in ("counts", "balanced"))
+    assert (made["expected"]["answered"] is None) == (release != "counts")
+
+
+def test_labels_of_one_release_are_as_frequent_and_as_right_as_sampled_ones(tmp_path: Path) -> None:
+    """Of 4,000 sampled queries: six deviations of a share are 6 * 0.5 / sqrt(4,000) = 0.05."""
+    rng = np.random.default_rng(1)
+    votes = rng.multinomial(60, [0.6, 0.2, 0.1, 0.05, 0.03, 0.02], size=200)
+    np.save(tmp_path / "votes.npy", votes)
+    np.save(tmp_path / "labels.npy", np.where(np.arange(200) % 4 == 0, 1, 0))
+    made = figures(
+        "--aggregator", "gnmax", "--release", "counts", "--proxy-votes", str(tmp_path / "votes.npy"),
+        "--proxy-labels", str(tmp_path / "labels.npy"), "--sigma2", "12",
+        "--queries", "300", "--epsilon", "1000", "--noise", "central",
+    )  # fmt: skip
+    at = np.arange(4000) % 200
+    noisy = votes[at] + np.rint(rng.normal(0, 12, (4000, 6)))
+    second, first = np.partition(noisy, -2, axis=1)[:, -2:].T
+    clear = first - second >= made["mechanism"]["threshold"]
+    right = (noisy.argmax(axis=1) == np.where(at % 4 == 0, 1, 0))[clear].mean()
+    assert made["expected"]["answered"] == pytest.approx(300 * clear.mean(), abs=300 * 0.05)
+    assert made["expected"]["accuracy"] == pytest.approx(right, abs=0.05)
+    assert any("if teachers vote as in the proxy, expect" in line for line in made["in_words"])
+
+
+def test_a_plan_of_one_release_is_said_in_words() -> None:
+    base = ["--aggregator", "gnmax", "--teachers", "100", "--queries", "50"]
+    shown = " ".join(typed(*base, "--release", "counts").stdout.split())
+    assert "votes of 100 teachers, and a class that leads by" in shown
+    assert "if each teacher is right on 85 % of the inputs, expect" in shown
+    arrays = " ".join(typed(*base[:2], "--queries", "50", "--release", "axes-4").stdout.split())
+    assert "as long as the sum of" in arrays
+    for options, message in (
+        (["--release", "counts", "--at-least", "9"], "--release labels"),
+        (["--release", "axes-4", "--agreement", "0.9"], "arrays lack"),
+        (["--release", "counts", "--expected-records", "9"], "--release arrays"),
+        (["--release", "sums"], "release is"),
+        (["--expected-records", "9"], "--aggregator neighbour"),
+        (["--release", "counts", "--aggregator", "lnmax"], "not for lnmax"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            typed(*base, *options)
