@@ -18,7 +18,7 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
 from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
-from pate.campaign.choices import ARRAYS
+from pate.campaign.choices import ARRAYS, NO_GUESS, Guess
 from pate.campaign.settings import spec_of
 from pate.data.embeddings import Embeddings
 from pate.data.odd import Odd
@@ -199,6 +199,7 @@ def simulated(setting: SimulationOptions, setup: Setup, screen: Screen) -> Finis
                     if train is None
                     else lambda number: _predict(ledger, setup.public, train, number, screen)
                 ),
+                guess=Guess(records=setup.expected_records),
             )
             statement = privacy_statement(ledger.state())
             teachers = ledger.state().teachers
@@ -386,6 +387,7 @@ def run_campaign(
     batch: int = BATCH_COUNTS,  # counts of one batch of votes, queries times classes
     # the server's, by which parties know a series; None: a new one
     signing_key: Ed25519PrivateKey | None = None,
+    guess: Guess = NO_GUESS,  # for what to expect
 ) -> None:
     """Run a campaign to its end, and notify the parties."""
     if ledger.state().spec.interactive and await_predictions is None:
@@ -399,6 +401,7 @@ def run_campaign(
         noise=SystemNoise(),
         screen=screen,
         await_predictions=await_predictions or (lambda _: None),
+        guess=guess,
     )
     campaign.run()
     campaign.farewell()

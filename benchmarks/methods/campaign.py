@@ -36,6 +36,7 @@ from pate.accounting.account import Account, Figures, LaplaceSetting, account
 from pate.accounting.bounds.laws import DiscreteGaussian
 from pate.accounting.bounds.sharp import GaussianSetting
 from pate.accounting.units import Neighbours
+from pate.campaign.choices import Guess
 from pate.campaign.settings import spec_of
 from pate.data.values import Dataset, Inputs
 from pate.formats.labels import LabelRow, LabelSet
@@ -165,6 +166,7 @@ def run(
             screen=screen,
             await_predictions=predict,
             signing_key=signing_key,
+            guess=Guess(records=options.expected_records),
         )
         state, counts, entries = ledger.state(), ledger.counts(), ledger.entries()
         told = {at: ledger.predictions(at) for at in range(2, state.round + 1)}

@@ -86,10 +86,14 @@ def test_the_folder_has_what_the_command_leaves(done: pate.SimulatedCampaign) ->
 
 
 def test_records_of_a_table_vote_in_rounds_if_delta_allows_it(
-    parties: dict[str, tuple[Any, Any]],
+    parties: dict[str, tuple[Any, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """600 records at epsilon 8 and two clouds apart: the share of errors has a margin of a tenth."""
-    done = pate.simulate(parties, blobs(150, 7)[0], epsilon=8.0, expected_records=600, rounds=2)
+    done = pate.simulate(
+        parties, blobs(150, 7)[0], epsilon=8.0, expected_records=600, rounds=2, verbose=True
+    )
+    said = " ".join(capsys.readouterr().err.split())
+    assert "if 600 records vote (your guess), the noise in each is" in said
     assert done.student is not None
     points, names = blobs(400, 9)
     assert np.mean(done.student.predict(points) == names) > 0.9
