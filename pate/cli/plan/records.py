@@ -161,8 +161,16 @@ class RecordsReport:
             "code": spec.code,
             "server_default": self.default,
             "server": self.server,
-            "plans": [asdict(each) | {"labels": each.labels} for each in self.rows],
+            "plans": [
+                asdict(each) | {"labels": None if self._unplanned else each.labels}
+                for each in self.rows
+            ],
         }
+
+    @property
+    def _unplanned(self) -> bool:
+        """Whether directions get labels, as many as the public set's shape has it."""
+        return bool(self.mechanism.threshold) and code_of(self.spec.code).name == DENSE
 
     @property
     def _counted(self) -> int:
@@ -190,6 +198,11 @@ class RecordsReport:
         console.print(f"{star}{_MEANING[kind]}")
         if kind == CLASS:
             console.print(_COUNTS)
+        if self._unplanned:
+            console.print(
+                "How many directions get a label depends on the public set, and is not planned: a student "
+                "learns from the sums."
+            )
         if kind == DENSE and code.answer.one_hot and not code.answer.in_rounds:
             console.print(
                 "With named --classes a server has records vote in rounds instead: --answer residual plans "

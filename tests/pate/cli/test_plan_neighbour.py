@@ -117,6 +117,15 @@ def test_what_makes_no_sense_is_refused() -> None:
             run(option, value)
 
 
+@pytest.mark.parametrize(("answer", "labels"), [("class", None), ("labels-2", 0)])
+def test_labels_of_directions_are_not_planned(answer: str, labels: int | None) -> None:
+    """Directions get labels by how the public set lies; other answers never do."""
+    typed = ("--code", "dense-16", "--answer", answer, "--epsilon", "1")
+    assert [each["labels"] for each in json.loads(run(*typed, "--json")[1])["plans"]] == [labels]
+    text = " ".join(run(*typed)[1].split())
+    assert ("How many directions get a label" in text) == (labels is None)
+
+
 @pytest.mark.parametrize("answer", ["class", "labels-2", "ordered", "number"])
 @pytest.mark.parametrize("code", ["nearest", "dense", "dense-16"])
 def test_the_server_named_has_the_code_and_noise_that_are_shown(code: str, answer: str) -> None:
