@@ -209,7 +209,7 @@ def end(ledger: PartyLedger, number: int) -> None:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def filled(tmp_path: Path) -> Path:
     """A ledger of some campaigns, each with an unmasked batch, another batch, and an end."""
     ledger = PartyLedger(tmp_path / "home" / LEDGER_FILE)
     for number in range(MANY):
@@ -219,8 +219,8 @@ def path(tmp_path: Path) -> Path:
     return ledger.path
 
 
-def test_a_campaign_that_ended_is_refused_as_before(path: Path) -> None:
-    ledger = PartyLedger(path)
+def test_a_campaign_that_ended_is_refused_as_before(filled: Path) -> None:
+    ledger = PartyLedger(filled)
     head = ledger.head
     first, other = offer_of(0).campaign, queries(3, 4)
     for hashes in (queries(0, 4), queries(3, 4), queries(7, 2)):
@@ -241,15 +241,15 @@ def test_a_campaign_that_ended_is_refused_as_before(path: Path) -> None:
     ledger.open_batch(late.campaign, batch, queries(2, 3), FIVE, allow_other=True)
 
 
-def test_a_query_that_another_campaign_did_not_open_may_be_opened_with_others(path: Path) -> None:
+def test_a_query_that_another_campaign_did_not_open_may_be_opened_with_others(filled: Path) -> None:
     """The earlier campaign opened its first batch; of its second only votes left."""
-    ledger, late = PartyLedger(path), settled(campaign="ee" * 16)
+    ledger, late = PartyLedger(filled), settled(campaign="ee" * 16)
     batch = answer(ledger, late, queries(5, 2))
     ledger.open_batch(late.campaign, batch, queries(5, 2), FIVE)
 
 
-def test_campaigns_are_read_back_whole(path: Path) -> None:
-    ledger = PartyLedger(path)
+def test_campaigns_are_read_back_whole(filled: Path) -> None:
+    ledger = PartyLedger(filled)
     for number, record in enumerate(ledger.campaigns()):
         assert (record.offer, record.queries, record.asked) == (
             replace(offer_of(number), queries=0), 7, 8,
@@ -257,7 +257,7 @@ def test_campaigns_are_read_back_whole(path: Path) -> None:
         assert [each.survivors for each in record.batches.values()] == [SIX, None]
         assert record.ending is not None
     assert ledger.totals() == tuple(each.totals for each in ledger.campaigns())
-    assert ledger.totals() == PartyLedger(path, read_only=True).totals()
+    assert ledger.totals() == PartyLedger(filled, read_only=True).totals()
 
 
 @settings(max_examples=20, deadline=None)
@@ -306,11 +306,11 @@ def test_what_is_held_in_memory_does_not_grow_with_the_queries(tmp_path: Path) -
             for at in range(3):
                 answer_and_open(ledger, offer_of(number), queries(3000 * number + at * each, each))
             end(ledger, number)
-        path = ledger.path
+        filled = ledger.path
         del ledger
         gc.collect()
         tracemalloc.start()
-        again = PartyLedger(path)
+        again = PartyLedger(filled)
         gc.collect()
         held[each] = tracemalloc.get_traced_memory()[0] / 12
         tracemalloc.stop()
@@ -330,9 +330,9 @@ def unlocked(db: sqlite3.Connection) -> None:
             db.execute(f"DROP TRIGGER {table}_no_{verb}")
 
 
-def test_an_index_that_lacks_a_query_is_found(path: Path) -> None:
+def test_an_index_that_lacks_a_query_is_found(filled: Path) -> None:
     """Else a query that is looked up there would count as one that was never opened."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+    with closing(sqlite3.connect(filled, isolation_level=None)) as db:
         triggers = [each for each in SCHEMA if each.startswith("CREATE TRIGGER")]
         unlocked(db)
         row = db.execute("SELECT entry, position, query FROM queries LIMIT 1").fetchone()
@@ -342,13 +342,13 @@ def test_an_index_that_lacks_a_query_is_found(path: Path) -> None:
         db.execute("DELETE FROM sqlite_master WHERE name = ?", (_INDEX,))
         version = db.execute("PRAGMA schema_version").fetchone()[0]
         db.execute(f"PRAGMA schema_version = {version + 1}")
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+    with closing(sqlite3.connect(filled, isolation_level=None)) as db:
         db.execute("INSERT INTO queries VALUES (?, ?, ?)", row)  # and the index does not know of it
         db.execute("PRAGMA writable_schema = ON")
         db.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", held)
         db.execute(f"PRAGMA schema_version = {version + 2}")
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+    with closing(sqlite3.connect(filled, isolation_level=None)) as db:
         for sql in triggers:
             db.execute(sql)
     with pytest.raises(LedgerError, match="index"):
-        PartyLedger(path)
+        PartyLedger(filled)
