@@ -18,7 +18,7 @@ from pate.codes import GRID, code_of
 from pate.errors import StateError
 from pate.features.space import codes_over
 from pate.mechanisms import MatrixMechanism
-from pate.rounds.plan import plan_of, told_apart
+from pate.rounds.plan import plan_of, rare_length, told_apart
 from pate.rounds.solver import Released, Start, next_model
 from pate.runtime import failpoints
 
@@ -112,4 +112,5 @@ def kappa_of(state: CampaignState) -> float:
     mu = math.sqrt(2 * state.cap) / 2
     places, start = code_of(state.spec.code).places, start_of(state)
     classes = told_apart(len(state.classes), several=start.several)
-    return plan_of(classes, places, start.records, mu).kappa
+    rare = rare_length(start.shares.tolist())
+    return plan_of(classes, places, start.records, mu, several=start.several, rare=rare).kappa

@@ -12,10 +12,12 @@ twice too long; where few of many classes compete, they still are, and the searc
 curvature for all classes diverges. A factor for each row, 1/(1 - p_c), is no better with that search.)
 
 In the eigenvectors of B_c the prior of W - W_0 has the variance S = s^2 sqrt(B), W_0 having the class shares
-only. The numbers z = B (W_T - W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus B of the
-draw of records. So the next model is W_0 + B S / (B^2 S + v + B) z; s^2 is the one with which the z of all
-classes are most likely. (Classes differ more in directions in which rows do. A prior of one variance in all
-directions is as good where noise is small, and up to two points of accuracy behind where it is large.)
+only. The numbers z = B (W_T - W_0) - g_T have mean B (W - W_0), and variance v of privacy noise plus d of the
+draw of records. That has no factor: d is N E[p_c (1 - p_c) x x'], (C - 1)/C of B. So the next model is
+W_0 + B S / (B^2 S + v + d) z; s^2 is the one with which the z of all classes are most likely. (Classes
+differ more in directions in which rows do. A prior of one variance in all directions is as good where noise
+is small, and up to two points of accuracy behind where it is large. There, with arrays of the least length, d
+is taken as B: more shrinkage than the variance asks for, which trials had better.)
 
 The gradient elsewhere on the way from W_T to that model is known, too: it is that at W_T and the sum of
 x (p - p_T)', in which no label is, so public rows stand for it. The step ends where the slope of the
@@ -66,6 +68,8 @@ _POWER: Final = 0.5
 #: Eigenvalues below this part of the largest are of no direction.
 _LEAST: Final = 1e-9
 _TINY: Final = 1e-300
+#: Up to this kappa noise is more than the draw of records in all directions together.
+_LOUD: Final = 0.5
 #: Least variance of a gradient's noise, in records.
 _LEAST_NOISE: Final = 1e-6
 #: Least share of a class, times the number of classes.
@@ -142,10 +146,11 @@ class Start:
         logits = np.log(self.shares)
         return np.asarray(logits - logits.mean())
 
-    def curved(self, part: float) -> float:
-        """Return N / n times the factor of each class's curvature."""
+    @property
+    def competing(self) -> float:
+        """C/(C - 1), by which the curvature of a class is larger than its own; of several labels 1."""
         classes = len(self.shares)
-        return part if self.several else part * classes / (classes - 1)
+        return 1.0 if self.several else classes / (classes - 1)
 
     def own(self, rounds: Sequence[Released]) -> list[Released]:
         """Return the rounds without the column that has no weights."""
@@ -182,7 +187,7 @@ def next_model(
     first = _first(rows, start)
     weights = first
     if rounds:
-        weights = _step(rows, start, first, start.own(rounds))
+        weights = _step(rows, start, first, start.own(rounds), loud=kappa <= _LOUD)
     return _shown(rows, start, weights, kappa)
 
 
@@ -249,12 +254,14 @@ def _levelled(scores: Floats, shares: Floats) -> Floats:
     return logistic(scores + (least + most) / 2)
 
 
-def _step(rows: Floats, start: Start, first: Floats, rounds: Sequence[Released]) -> Floats:
-    """Return (K, C) the weights after the last round."""
+def _step(
+    rows: Floats, start: Start, first: Floats, rounds: Sequence[Released], *, loud: bool
+) -> Floats:
+    """Return (K, C) the weights after the last round; ``loud``: most of their variance is noise."""
     part = start.records / len(rows)
     weights = rounds[-1].shown.weights / WEIGHT_GRID
     likely = start.likely(rows @ weights)
-    seen = _seen(rows, start, weights - first, likely, rounds)
+    seen = _seen(rows, start, weights - first, likely, rounds, loud=loud)
     priors = _priors(seen)
     step = np.stack(
         [each.axes @ each.step(prior) for each, prior in zip(seen, priors, strict=True)], axis=1
@@ -279,17 +286,12 @@ class _Seen:
     curved: Floats  # (k,) B, positive
     from_first: Floats  # (k,) W_T - W_0
     gradient: Floats  # (k,) g_T, the mean of all rounds
-    noise: Floats  # (k,) v, its variance
+    spread: Floats  # (k,) v + d, its variance
 
     @property
     def apart(self) -> Floats:
         """Return (k,) z, of mean B (W - W_0)."""
         return self.curved * self.from_first - self.gradient
-
-    @property
-    def spread(self) -> Floats:
-        """Return (k,) the variance of z given W."""
-        return self.curved + self.noise
 
     def step(self, prior: Floats) -> Floats:
         """Return (k,) from W_T to the weights that are most likely, with (k,) prior variances."""
@@ -309,7 +311,13 @@ class _Seen:
 
 
 def _seen(
-    rows: Floats, start: Start, from_first: Floats, likely: Floats, rounds: Sequence[Released]
+    rows: Floats,
+    start: Start,
+    from_first: Floats,
+    likely: Floats,
+    rounds: Sequence[Released],
+    *,
+    loud: bool,
 ) -> list[_Seen]:
     """Return what each class's gradients say, moved to the last model.
 
@@ -325,13 +333,14 @@ def _seen(
     ]
     seen = []
     for at in range(likely.shape[1]):
-        curved, axes = _curvature(rows, start.curved(part), likely[:, at])
+        curved, axes = _curvature(rows, part * start.competing, likely[:, at])
         off = part * np.stack([apart[:, at] for apart in moved], axis=1)
         mean, left = _mean(
             axes.T @ np.stack([each[:, at] for each in gradients], axis=1),
             _mismatch(rows @ axes, off) + np.diag(noise),
         )
-        seen.append(_Seen(axes, curved, axes.T @ from_first[:, at], mean, left))
+        drawn = curved if loud else curved / start.competing
+        seen.append(_Seen(axes, curved, axes.T @ from_first[:, at], mean, left + drawn))
     return seen
 
 

@@ -19,8 +19,17 @@ from pate.campaign.terms import round_mechanisms
 from pate.codes import GRID, MOST_DIRECTIONS, code_of
 from pate.errors import DataError, ProtocolError, UsageError
 from pate.mechanisms import rounds_cost
-from pate.rounds.model import MOST_CUT, MOST_WEIGHT, RoundModel
-from pate.rounds.plan import DIRECTIONS, MOST_ROUNDS, directions_of, parts_of, plan_of, told_apart
+from pate.rounds.model import MOST_CUT, MOST_WEIGHT, WEIGHT_GRID, RoundModel
+from pate.rounds.plan import (
+    DIRECTIONS,
+    MOST_ROUNDS,
+    directions_of,
+    noise_ratio,
+    parts_of,
+    plan_of,
+    rare_length,
+    told_apart,
+)
 from pate.rounds.record_array import residual_sums
 from pate.rounds.solver import Released, Start, chances, confirmed, next_model
 from tests.support.audits import laws
@@ -160,9 +169,23 @@ def test_each_of_several_labels_is_a_question_of_two_classes() -> None:
     for epsilon in (0.1, 0.5, 1.0):
         classes = told_apart(10, several=True)
         number = directions_of(classes, 45_493, mu(epsilon) / 2, 9_967)
-        found[epsilon] = number, plan_of(classes, number, 45_493, mu(epsilon) / 2).kappa
+        plan = plan_of(classes, number, 45_493, mu(epsilon) / 2, several=True, rare=2.0)
+        found[epsilon] = number, plan.kappa
     assert found == {0.1: (64, 0.5), 0.5: (256, 0.5), 1.0: (256, 1.0)}
     assert told_apart(10, several=False) == 10
+
+
+def test_arrays_are_longer_only_where_noise_is_small_and_a_class_is_rare() -> None:
+    """The noise of longer arrays, nu kappa^2, is at most what the draw of records adds."""
+    even, rare = rare_length([1 / 3] * 3), rare_length([0.05, 0.45, 0.5])
+    assert even == pytest.approx(1)
+    assert rare > 1.5
+    for records, kappa in ((10**2, 0.5), (2_000, 0.78), (8_000, 1.56), (10**5, 9.0)):
+        plan = plan_of(3, 64, records, 0.22, rare=rare)
+        assert plan.kappa == pytest.approx(min(kappa, rare), abs=0.01)
+        assert kappa == 0.5 or noise_ratio(3, 64, records, 0.22) * plan.kappa**2 <= 1 + 1e-9
+        assert plan_of(3, 64, records, 0.22, rare=even).kappa == pytest.approx(min(plan.kappa, 1))
+    assert plan_of(2, 64, 10**6, 0.22, rare=9.0).kappa == 2.0
 
 
 def test_what_has_no_plan_is_refused() -> None:
@@ -329,6 +352,61 @@ def test_rounds_confirm_what_records_say_and_seldom_what_noise_says() -> None:
     assert passed["noise"] <= 11
     assert passed["records"] >= 60
     assert confirmed(rows, start, released[:1]) == confirmed(rows, start, []) == 0
+
+
+@pytest.mark.parametrize("sigma", [0.0, 5.0, 60.0])
+def test_two_classes_are_two_labels_of_which_each_record_has_one(sigma: float) -> None:
+    """The draw of records adds the same to both; only the weights of two classes share the difference."""
+    codes, labels, (rows, _) = world(2)
+    counts = np.bincount(labels).astype(float)
+    classes = Start(counts / counts.sum(), counts.sum())
+    each = Start(classes.shares, classes.records, several=True)
+    draw, of_classes, of_labels = np.random.default_rng(2), list[Released](), list[Released]()
+    for _ in range(4):
+        shown, other = next_model(rows, classes, of_classes), next_model(rows, each, of_labels)
+        apart = shown.weights[:, 1] - shown.weights[:, 0]
+        np.testing.assert_allclose(apart, other.weights[:, 1], rtol=0.02, atol=20)
+        assert shown.cut == pytest.approx(other.cut, abs=2)
+        sums = residual_sums(codes, labels, 2, shown) / GRID
+        sums = sums + sigma * np.outer(draw.normal(size=len(sums)), (-1, 1))
+        of_classes.append(Released(shown, sums, sigma))
+        of_labels.append(Released(other, np.hstack([sums, 0 * sums[:, :1]]), sigma))
+
+
+def test_where_noise_is_loud_models_are_shrunk_more() -> None:
+    codes, labels, (rows, _) = world(2)
+    start = Start.of(np.bincount(labels).astype(float), 0.0)
+    shown = next_model(rows, start, [])
+    sums = residual_sums(codes, labels, 2, shown) / GRID
+    sizes = [
+        float(np.linalg.norm(next_model(rows, start, [Released(shown, sums, 5.0)], kappa).weights))
+        for kappa in (0.5, 0.51, 2.0)
+    ]
+    assert sizes[0] < sizes[1] == sizes[2]
+
+
+def test_longer_arrays_tell_more_of_a_rare_class() -> None:
+    """Cut to the usual length those of one class in 20 are all equally long, however wrong a model is."""
+    codes, _, (rows, _) = world(2, records=10_000)
+    weights = np.array([-22.0, 6.0, 0.0, 0.0, 6.0, 0.0])
+    scores, true = codes / GRID @ weights, rows @ weights
+    labels = (scores + np.random.default_rng(5).logistic(size=len(scores)) > 0).astype(np.int64)
+    assert 0.04 < labels.mean() < 0.06
+    start = Start.of(np.bincount(labels).astype(float), 0.0)
+    alike, slopes = [], []
+    for kappa in (0.5, 1.0, 2.0):
+        released: list[Released] = []
+        for _ in range(4):
+            shown = next_model(rows, start, released, kappa)
+            sums = residual_sums(codes, labels, 2, shown) / GRID
+            released.append(Released(shown, sums, 0.0))
+        found = next_model(rows, start, released, kappa).weights / WEIGHT_GRID
+        said = rows @ (found[:, 1] - found[:, 0])
+        alike.append(np.corrcoef(said, true)[0, 1])
+        slopes.append(np.polyfit(true, said, 1)[0])
+    assert alike == sorted(alike)
+    assert slopes == sorted(slopes)
+    assert slopes[1] < 0.8 < slopes[2]
 
 
 def test_the_mean_chances_are_the_released_shares() -> None:
