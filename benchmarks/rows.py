@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from pate.answers import CLASS
 from pate.campaign.choices import Aggregator
 from pate.campaign.options import MechanismOptions
 from pate.codes import NEAREST
@@ -53,15 +54,19 @@ class Options(MechanismOptions):
     def with_code(self, text: str) -> Options:
         """Return the options with a code: ``nearest-N``, or one that has Gaussian noise, as ``dense-N``.
 
+        Records vote in one release: a row that says no other answer is not one of rounds.
+
         >>> records = Options(aggregator="neighbour", epsilon=1.0, delta=0.0, noise_law="geometric")
-        >>> records.with_code("dense-64").told()["delta"]
-        1e-05
+        >>> dense = records.with_code("dense-64").told()
+        >>> dense["delta"], dense["answer"]
+        (1e-05, 'class')
         """
         name, number = text.rsplit("-", 1)
         if name == NEAREST:
             made = replace(self, code=None, delta=0.0, noise_law="geometric")
         else:  # arrays are long in L1, so their noise is Gaussian anyway
-            made = replace(self, code=text, delta=self.delta or 1e-5, noise_law=None)
+            delta, answer = self.delta or 1e-5, self.answer or CLASS
+            made = replace(self, code=text, delta=delta, noise_law=None, answer=answer)
         return replace(made, representatives=int(number))
 
 

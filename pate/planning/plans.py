@@ -156,7 +156,8 @@ class Prospect:
         law = law_of(mechanism.shares, adding)
 
         def leads(place: Integers) -> Floats:
-            return chances(votes, place, law, [(None, None)], mechanism.threshold)[1][0]
+            found: Floats = chances(votes, place, law, [(None, None)], mechanism.threshold)[1][0]
+            return found
 
         right = leads(labels)
         most = np.argsort(-votes, axis=1, kind="stable")[:, :_LEADING]
