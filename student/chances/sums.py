@@ -81,8 +81,10 @@ _ENOUGH: Final = 0.1
 _POOLINGS: Final = 100
 _START: Final = 1e-2
 _APART: Final = 1e-9
-#: The number of records, or what rounds have found, must exceed this many standard deviations of its noise.
+#: The number of records must exceed this many standard deviations of its noise; that of records in rounds,
+#: and what later rounds confirm, together this many.
 _CLEAR: Final = 2.0
+_TOGETHER: Final = 1.7
 #: Of the views of embeddings: edges from each row, weights of neighbours, and the constant coordinate.
 _NEIGHBOURS: Final = 10
 _MEMORIES: Final = (0.0, 0.5, 0.8)
@@ -96,8 +98,9 @@ def rounds_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     """Return (n, m) the probabilities of the model of a campaign in rounds; None if it is only noise.
 
     Of several labels they are those of each by itself.
-    It is taken if the records stand out of the noise of their counts, or if later rounds confirm what earlier
-    ones have found: with few records that is clear before their number is.
+    It is taken if the records stand out of the noise of their counts, and later rounds confirm what earlier
+    ones have found, together by more standard deviations than noise has one time in 22: with few records
+    each by itself is seldom clear.
     """
     if noisy.model is None:
         return None
@@ -106,15 +109,19 @@ def rounds_chances(public: Inputs, noisy: NoisyVotes) -> Floats | None:
     known, wanted = counts.sum(), len(counts) ** 0.5
     if start.several:
         known, wanted = counts[-1], 1.0
-    if known <= _CLEAR * sigma * wanted:
+    if sigma:
         rounds = (*noisy.earlier[1:], RoundCounts(noisy.counts, noisy.sigma, noisy.shown))
         released = [
             Released(each.shown, each.counts / GRID, each.sigma / GRID)
             for each in rounds
             if each.shown is not None
         ]
-        if confirmed(rows, start, released) <= _CLEAR:
+        # Both have the variance 1, and without records no mean above 0.
+        told = [known / (sigma * wanted), confirmed(rows, start, released)]
+        if sum(told) <= _TOGETHER * len(told) ** 0.5:
             return None
+    elif known <= 0:
+        return None
     found = chances(rows, noisy.model, start)
     if start.several:
         return found

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pate.codes import GRID
+from pate.codes import GRID, code_of
 from pate.data.values import Table
 from pate.errors import DataError
 from pate.features.dense import Directions, looked_at
 from pate.features.neighbours import representatives
-from pate.features.space import directions_over
+from pate.features.space import codes_over, directions_over
 from pate.formats.noisy_counts import NoisyVotes, RoundCounts
 from pate.rounds.model import RoundModel
 from pate.rounds.record_array import residual_sums
-from pate.rounds.solver import Released, Start, next_model
+from pate.rounds.solver import Released, Start, confirmed, next_model
 from student.chances import sums as linear
 from student.chances.cells import cells_of
 from student.chances.neighbours import averaged, neighbour_graph
@@ -203,6 +203,41 @@ def test_a_model_that_later_rounds_confirm_is_taken_though_no_record_was_counted
     assert np.corrcoef(found[:, 0], likely[:, 0])[0, 1] > 0.9
     louder = [replace(each, sigma=1e6) for each in hidden.earlier[1:]]
     assert rounds_chances(public, replace(hidden, sigma=1e6, earlier=(counts, *louder))) is None
+
+
+@pytest.mark.parametrize(
+    ("counted", "follows", "taken"),
+    [
+        (1.3, 1.3, True), (0.3, 1.9, False), (1.9, 0.3, False), (3.0, -0.5, True), (-0.5, 3.0, True),
+        (2.3, -0.5, False),
+    ],
+)  # fmt: skip
+def test_counts_and_later_rounds_are_told_together(
+    counted: float, follows: float, taken: bool
+) -> None:
+    """Both in standard deviations of their noise, which is said to be as large as that takes."""
+    public, noisy = in_rounds(3.0, 3)
+    rows = codes_over(public, noisy.queries.tolist()) / GRID
+    classes = noisy.counts.shape[1]
+    counts = RoundCounts(np.full_like(noisy.counts, round(1e6 * counted / classes**0.5)), 1e6)
+    rounds = [*noisy.earlier[1:], RoundCounts(noisy.counts, noisy.sigma, noisy.shown)]
+    released = [
+        Released(there(each.shown), each.counts / GRID, each.sigma / GRID) for each in rounds
+    ]
+    answer = code_of(noisy.code).answer
+    exact = confirmed(rows, Start.of_first(counts.counts[0] / GRID, 1e6 / GRID, answer), released)
+    assert exact > 10
+    said = [
+        replace(
+            each,
+            counts=int(np.sign(follows)) * each.counts,
+            sigma=each.sigma * exact / abs(follows),
+        )
+        for each in rounds
+    ]
+    last = said[-1]
+    other = replace(noisy, earlier=(counts, *said[:-1]), counts=last.counts, sigma=last.sigma)
+    assert (rounds_chances(public, other) is not None) == taken
 
 
 def test_the_sums_of_all_records_are_taken_from_public_rows_as_far_as_those_are_alike() -> None:
