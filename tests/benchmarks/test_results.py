@@ -431,14 +431,14 @@ def test_sentences_follow_the_figures(tmp_path: Path) -> None:
     results = read_all(RESULTS)
     before = page.render(results)
     adult = results["compare-adult"]
-    ours = adult.cell("records", 1.0)
+    ours = adult.cell("records", 0.5)
     assert ours is not None
     better = replace(ours, figures=ours.figures | {"accuracy": Estimate(0.95, 0.94, 0.96)})
     after = page.render(results | {adult.row: adult.with_cell(better)})
     said = re.compile(r"Records' votes\*\* are ahead in (\d+) and behind in (\d+) of \d+")
     (ahead, behind), (more, fewer) = (said.findall(made[page.PAGE])[0] for made in (before, after))
     assert (int(more), int(fewer)) == (int(ahead) + 1, int(behind) - 1)
-    assert "Adult at epsilon 1 (+9.5)" in after[page.PAGE]
+    assert "Adult at epsilon 0.5 (+9.4)" in after[page.PAGE]
     assert all(before[name] != after[name] for name in before)
     with pytest.raises(DataError, match="the row banking77"):
         page.render({name: each for name, each in results.items() if name != "banking77"})
