@@ -287,7 +287,6 @@ def test_code_of_a_run_is_never_run_at_a_party(link: Link, tmp_path: Path) -> No
     assert [a.body for a in link.ask(b"still here")] == [b"echo still here"] * 2
 
 
-@pytest.mark.slow  # a whole campaign goes through it in faults/test_superlink_restart.py
 def test_a_killed_superlink_is_replaced_and_the_parties_come_back(link: Link) -> None:
     before = link.connected(2)
     first = there(link.deployment.superlink_pid)
