@@ -16,6 +16,7 @@ from aggregator_server.ledger.release_entries import CHAIN, replay
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.errors import LedgerError
 from pate.mechanisms import Outcome
+from pate.storage.hash_chain import Head
 from tests.support.server.campaigns import make_predictions, make_spec, start
 from tests.support.tampering import Body, forged, repeated, tamper
 
@@ -119,6 +120,18 @@ def test_a_file_cut_short_is_found(path: Path) -> None:
         verify(path)
 
 
+def test_a_tail_cut_off_is_found_with_a_head_kept_elsewhere(path: Path) -> None:
+    head = verify(path).head
+    earlier = read_campaign(path)[1][3].head
+    tamper(path, "DELETE FROM entries WHERE seq = ?", head.seq)
+    assert verify(path).head.seq == head.seq - 1  # by itself the rest is a sound ledger
+    verify(path, earlier)
+    with pytest.raises(LedgerError, match="is missing"):
+        verify(path, head)
+    with pytest.raises(LedgerError, match="differs from the expected"):
+        verify(path, Head(earlier.seq, head.digest))
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -198,6 +211,11 @@ def test_a_step_left_out_breaks_a_rule(finished: Path, left_out: int) -> None:
 def test_a_step_done_twice_breaks_a_rule(finished: Path, again: int) -> None:
     with pytest.raises(LedgerError):
         replay(repeated(CHAIN, read_campaign(finished)[1], again, 2))
+
+
+def test_a_campaign_is_opened_once(finished: Path) -> None:
+    with pytest.raises(LedgerError, match="opens the campaign a second time"):
+        replay(repeated(CHAIN, read_campaign(finished)[1][:1], 1, 2))
 
 
 def test_a_charge_is_of_its_round_and_a_students_label_of_a_round_with_one(tmp_path: Path) -> None:

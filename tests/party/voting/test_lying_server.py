@@ -301,6 +301,45 @@ def test_a_request_of_an_earlier_attempt_ends_the_present_one_and_opens_nothing(
     assert liar.opened() == {"a": 0, "b": 1, "c": 1, "d": 1}
 
 
+def test_messages_out_of_order(liar: Liar) -> None:
+    aggregation = liar.aggregation()
+    later = liar.through(liar.aggregation(), [NAMES, NAMES, NAMES])
+    consent = later.request("a")
+    liar.refuses("a", _renamed(consent, aggregation), "not started here")
+    liar.step(aggregation, advance=False)
+    liar.refuses("a", _renamed(consent, aggregation), "and the next is")
+    masked = vote_pb2.PartyRequest()
+    masked.ask_masked.attempt = aggregation.attempt
+    liar.refuses("a", masked, "and the next is")
+    # That attempt ended the one before it.
+    liar.refuses("a", consent, "not started here")
+
+
+def _renamed(
+    request: vote_pb2.PartyRequest, aggregation: MaskedAggregation
+) -> vote_pb2.PartyRequest:
+    made = vote_pb2.PartyRequest()
+    made.CopyFrom(request)
+    getattr(made, made.WhichOneof("body") or "").attempt = aggregation.attempt
+    return made
+
+
+def test_a_second_unmasking_request(liar: Liar) -> None:
+    aggregation = liar.through(liar.aggregation(), [NAMES] * 4)
+    first = aggregation.request("a")
+    liar.step(aggregation)
+    other = vote_pb2.PartyRequest()
+    other.CopyFrom(first)
+    del other.ask_opening.signatures[3]
+    liar.refuses("a", other, "a second time")
+    # Nor does it sign another list of survivors now.
+    consent = vote_pb2.PartyRequest()
+    consent.ask_consent.attempt = aggregation.attempt
+    consent.ask_consent.survivors = bits_from_names(NAMES[:3], NAMES)
+    liar.refuses("a", consent, "a second time")
+    assert liar.opened() == dict.fromkeys(NAMES, 1)
+
+
 def test_a_peer_declared_both_alive_and_dropped(liar: Liar) -> None:
     """Half of the parties get a list with "d" in the sum, the others one without it."""
     aggregation = liar.through(liar.aggregation(), [NAMES, NAMES, NAMES])
@@ -636,6 +675,37 @@ def test_masked_votes_are_only_asked_for_by_steps(liar: Liar) -> None:
     plain = ask(PUBLIC)
     asked = liar.terms(liar.roster, aggregation="plain", colluders=0)
     liar.refuses("a", plain, "has changed its aggregation", asked)
+
+
+def test_with_proofs_a_bad_one_is_named_and_left_out(liar: Liar) -> None:
+    liar.campaign = liar.terms(liar.roster, id=b"f" * 16, vote_proofs=True)
+    aggregation = liar.through(liar.aggregation(), [NAMES] * 3)
+    rest = NAMES[:3]
+    liar.step(aggregation, rest, advance=False)
+    reply = liar.tell("d", aggregation.request("d"))
+    forged = bytearray(reply.proof.content)
+    forged[len(forged) // 2] ^= 1
+    reply.proof.content = bytes(forged)
+    with pytest.raises(ProtocolError, match="d"):
+        aggregation.take(liar.party("d"), reply)
+    aggregation.advance()
+    found = liar.through(aggregation, [rest, rest]).result()
+    assert found.responders == rest
+    np.testing.assert_array_equal(found.total.counts, [[4, 2]] * 6)
+
+
+def test_with_proofs_no_party_answers_a_seed_of_its_own(liar: Liar) -> None:
+    """With a seed for each party a server could solve the links for single votes."""
+    liar.campaign = liar.terms(liar.roster, id=b"f" * 16, vote_proofs=True)
+    aggregation = liar.through(liar.aggregation(), [NAMES] * 3)
+    other = aggregation.request("a")
+    other.ask_proof.seed = bytes(32)
+    liar.refuses("a", other, "not the one of this attempt")
+    early = liar.aggregation()
+    liar.step(early, advance=False)
+    asked = vote_pb2.PartyRequest()
+    asked.ask_proof.attempt, asked.ask_proof.seed = early.attempt, early._masking._seed or b""
+    liar.refuses("a", asked, "and the next is")
 
 
 def test_steps_that_are_refused_leave_no_entry(liar: Liar) -> None:

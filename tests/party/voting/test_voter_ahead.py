@@ -7,7 +7,7 @@ read after every answer. The server may lie; what comes of it is asked of the re
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -355,6 +355,22 @@ def test_one_bundle_for_two_rounds(post: Post) -> None:
     post.refuses("a", post.begin(campaign=other).request("a"), "used once", other)
 
 
+def test_two_lists(post: Post) -> None:
+    server = post.step(post.begin(), NAMES)
+    whole = server.request("a")
+    assert post.tell("a", whole).WhichOneof("body") == "opening"
+    for left_out in "bcde":
+        less = vote_pb2.PartyRequest()
+        less.CopyFrom(whole)
+        del less.ask_opening_ahead.masked[:]
+        less.ask_opening_ahead.masked.extend(
+            each for each in whole.ask_opening_ahead.masked if each.party != left_out
+        )
+        post.refuses("a", less, "another list of survivors")
+    assert post.tell("a", whole).WhichOneof("body") == "opening"
+    assert post.opened()["a"] == [NAMES]
+
+
 def test_other_parties_or_bundles_for_each_party(post: Post) -> None:
     """Two forks of one round: signatures of one are on no list of the other."""
     one, two = post.begin(), post.begin(1)
@@ -380,6 +396,50 @@ def test_other_parties_or_bundles_for_each_party(post: Post) -> None:
     assert post.opened() == {name: [] for name in NAMES}
 
 
+def changed(raw: bytes) -> bytes:
+    return bytes([raw[0] ^ 1]) + raw[1:]
+
+
+FORGED: Mapping[str, tuple[Callable[[vote_pb2.AskMaskedAhead], object], str]] = {
+    "a mask key": (
+        lambda asked: setattr(asked.bundles[1].keys, "mask_key", changed(asked.bundles[1].keys.mask_key)),
+        "not signed",
+    ),
+    "a box": (lambda asked: setattr(asked.bundles[1], "box", changed(asked.bundles[1].box)), "not open"),
+    "no box": (lambda asked: setattr(asked.bundles[1], "box", b""), "0 bytes"),
+    "another's box": (lambda asked: setattr(asked.bundles[1], "box", asked.bundles[2].box), "not open"),
+    "another's bundle": (
+        lambda asked: asked.bundles[1].keys.CopyFrom(asked.bundles[2].keys), "not signed",
+    ),
+    "another number": (lambda asked: setattr(asked.bundles[1], "number", 9), "not signed"),
+    "another roster": (lambda asked: setattr(asked, "roster", bytes(32)), "has none for: it made none"),
+    "the recipient missing": (lambda asked: asked.bundles.__delitem__(0), "without its bundle"),
+    "too few": (lambda asked: asked.bundles.__delitem__(slice(2, 5)), "4 are needed"),
+    "out of order": (lambda asked: asked.bundles.reverse(), "not sorted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_forged_rounds(post: Post, what: str) -> None:
+    change, says = FORGED[what]
+    request = post.begin().request("a")
+    change(request.ask_masked_ahead)
+    if what == "out of order":  # not a request that a party reads
+        with pytest.raises(ProtocolError, match=says):
+            post.tell("a", request)
+    else:
+        post.refuses("a", request, says)
+    # Nothing was spent.
+    assert post.tell("a", post.begin().request("a")).WhichOneof("body") == "masked_ahead"
+
+
+def test_bundles_for_another_roster(post: Post) -> None:
+    """A server that puts its own key in a party's place has no signature of it."""
+    asked = ahead.roster_to_wire(post.sealed, 9, 1)
+    asked.roster[1].sealing.key = asked.roster[0].sealing.key
+    post.refuses("a", vote_pb2.PartyRequest(ask_bundles=asked), "not signed by its identity")
+
+
 def test_a_server_takes_no_room_of_another(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is counted by the key that signed the request: the first server asked for four."""
     monkeypatch.setattr(store, "MOST_OF_KEY", 6)
@@ -398,6 +458,19 @@ def test_a_campaign_that_has_ended_gets_no_more_bundles(post: Post) -> None:
     post.tell("a", vote_pb2.PartyRequest(finish=end))
     asked = vote_pb2.PartyRequest(ask_bundles=ahead.roster_to_wire(post.sealed, 4, 4))
     post.refuses("a", asked, "has ended: no more keys ahead")
+
+
+def test_a_step_before_its_time_or_for_another_party(post: Post) -> None:
+    server = post.begin()
+    opening = vote_pb2.PartyRequest()
+    opening.ask_opening_ahead.attempt = server.attempt
+    post.refuses("a", opening, "not begun here")
+    post.refuses("a", server.request("b"), ["not open", "bytes"][1])
+    consent = vote_pb2.PartyRequest()
+    server = post.step(server, NAMES)
+    consent.ask_consent_ahead.attempt = server.attempt
+    consent.ask_consent_ahead.masked.extend(server.request("a").ask_opening_ahead.masked)
+    post.refuses("a", consent, "without consent")
 
 
 def test_other_terms_for_the_list(post: Post) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pate.errors import ProtocolError, RefusedError, UsageError
+from pate.errors import ProtocolError, QuorumError, RefusedError, UsageError
 from pate.masking.announced import sign_keys, survivors_to_sign
 from pate.masking.context import (
     MOST_MEMBERS,
@@ -197,6 +197,27 @@ def test_a_survivor_that_announced_no_keys_is_refused() -> None:
     attempt.vote(NAMES[:5])
     with pytest.raises(ProtocolError, match=f"{NAMES[5]} is listed as a survivor but announced no"):
         me(attempt).sign_survivors(NAMES)
+
+
+def test_two_lists_of_survivors_are_not_both_signed() -> None:
+    """A peer is declared alive to one half and dropped to the other: neither gets t signatures."""
+    attempt = attempt_at(Phase.CONSISTENCY)
+    alive, dropped = NAMES, NAMES[:5]
+    signatures = {
+        name: attempt.parties[name].sign_survivors(alive if place < 3 else dropped)
+        for place, name in enumerate(dropped)
+    }
+    for name, other in ((ME, dropped), (NAMES[4], alive)):
+        with pytest.raises(
+            RefusedError, match="asked for signatures of the list of survivors a second time"
+        ):
+            attempt.parties[name].sign_survivors(other)
+    for name in dropped:
+        with pytest.raises(ProtocolError, match="the list of survivors is not signed by"):
+            attempt.parties[name].unmask(signatures)
+        own = {each: signatures[each] for each in (dropped[:3] if name in dropped[:3] else ())}
+        with pytest.raises(QuorumError):
+            attempt.parties[name].unmask(own)
 
 
 # --- openings ----------------------------------------------------------------------------

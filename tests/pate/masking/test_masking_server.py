@@ -90,6 +90,11 @@ def opened(attempt: Attempt, voters: int) -> dict[str, UnmaskingShares]:
     }
 
 
+def test_an_opening_with_both_shares_of_a_party_is_none() -> None:
+    with pytest.raises(ProtocolError, match=f"both the seed and the key of {PEER}"):
+        UnmaskingShares({PEER: bytes(33)}, {PEER: bytes(33)}).check(ME)
+
+
 def off_by_one(shares: Mapping[str, bytes]) -> dict[str, bytes]:
     return {name: to_bytes((from_bytes(share, "it") + 1) % PRIME) for name, share in shares.items()}
 
@@ -163,6 +168,16 @@ def test_only_those_that_signed_are_asked_to_open() -> None:
     attempt.agree(NAMES[:4])
     assert attempt.server.awaited == set(NAMES[:4])
     assert set(attempt.server.signatures) == set(NAMES[:4])
+
+
+def test_a_signature_over_another_list_is_refused() -> None:
+    attempt = Attempt(CONTEXT)
+    attempt.announce(NAMES)
+    attempt.share(NAMES)
+    attempt.vote(NAMES)
+    with pytest.raises(ProtocolError, match=f"not signed by {ME}: it saw another list"):
+        attempt.server.take_signature(ME, attempt.parties[ME].sign_survivors(NAMES[:5]))
+    assert not attempt.server.answered
 
 
 def test_a_result_cannot_be_changed_from_outside() -> None:
