@@ -215,7 +215,7 @@ class Deployment:
                 on_sent=self._gateway.pulls.wake,
             )
         )
-        self._gateway.point_at(self._superlink.address)
+        self._gateway.point_at(address, self._session.grid.run.run_id)
 
     def _tear_down(self) -> int:
         """Stop the SuperLink, or reap it. Returns the number of lost messages."""

@@ -73,9 +73,9 @@ class Gateway(Filter):
         )
         self.port = self._http.port
 
-    def point_at(self, upstream: str | None) -> None:
+    def point_at(self, upstream: str | None, run: int | None = None) -> None:
         """Forward requests to ``upstream`` (``host:port``) from now on; None: answer 503."""
-        super().point_at(upstream)
+        super().point_at(upstream, run)
         self.pulls.release_all()
 
     def let_in(self, keys: Iterable[bytes]) -> None:

@@ -145,11 +145,20 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
             link.connected(2)
             yield link
         finally:
+            before = said_to_leave(home)
             for each in parties:
                 each.stop()
         assert deployment.carrier.nodes() == frozenset()
+        # Also after the last test's refusals: the server answered each before Flower ended it.
+        assert said_to_leave(home) - before == len(parties)
     # Nothing is left behind: neither a process nor a secret.
     assert not list(home.rglob("*.secret"))
+
+
+def said_to_leave(home: Path) -> int:
+    """How many SuperNodes have left in order; one that waits too long to is ended before this."""
+    log = (home / "server" / "superlink" / "superlink.log").read_text()
+    return log.count('"POST /v1/fleet/unregister-node HTTP/1.1" 200')
 
 
 def test_every_party_answers(link: Link) -> None:
@@ -241,6 +250,23 @@ def test_the_public_port_offers_nothing_but_what_parties_need(link: Link) -> Non
     assert "/v1/runtime/acquire-task" in refused
 
 
+def test_a_killed_superlink_is_replaced_and_the_parties_come_back(link: Link) -> None:
+    before = link.connected(2)
+    first = there(link.deployment.superlink_pid)
+    for node in before:
+        link.wire.send(node, b"digest", b"under way")
+    os.kill(first, signal.SIGKILL)
+    lost = collect(link.wire, 2)
+    assert {(a.node, a.digest) for a in lost} == {(node, b"digest") for node in before}
+    assert {a.failure for a in lost} == {LOST}
+    after = link.connected(2)
+    assert not before & after, "a SuperLink that forgets everything knows no node of before"
+    assert [a.body for a in link.ask(b"again")] == [b"echo again"] * 2
+    assert link.deployment.superlink_pid != first
+    assert not Path(f"/proc/{first}").exists(), "the old SuperLink was not reaped"
+    assert any("2 messages will be sent again" in event for event in link.events)
+
+
 def test_tasks_are_given_to_nobody_without_the_secret(link: Link) -> None:
     superlink = there(link.deployment._superlink)
     start_run(superlink.address, codeless_fab())
@@ -272,7 +298,7 @@ def test_code_of_a_run_is_never_run_at_a_party(link: Link, tmp_path: Path) -> No
     )
     insider = Session(superlink.address, superlink.secret, fab)
     try:
-        wire = GridCarrier(insider.grid)
+        wire = GridCarrier(insider.grid, on_sent=link.deployment._gateway.pulls.wake)
         for node in wire.nodes():
             wire.send(node, b"digest", b"hello")
         arrivals = collect(wire, 2)
@@ -285,23 +311,6 @@ def test_code_of_a_run_is_never_run_at_a_party(link: Link, tmp_path: Path) -> No
         assert not list(each.home.rglob("*.py")), "something was unpacked"
     # Both continue to serve the campaign.
     assert [a.body for a in link.ask(b"still here")] == [b"echo still here"] * 2
-
-
-def test_a_killed_superlink_is_replaced_and_the_parties_come_back(link: Link) -> None:
-    before = link.connected(2)
-    first = there(link.deployment.superlink_pid)
-    for node in before:
-        link.wire.send(node, b"digest", b"under way")
-    os.kill(first, signal.SIGKILL)
-    lost = collect(link.wire, 2)
-    assert {(a.node, a.digest) for a in lost} == {(node, b"digest") for node in before}
-    assert {a.failure for a in lost} == {LOST}
-    after = link.connected(2)
-    assert not before & after, "a SuperLink that forgets everything knows no node of before"
-    assert [a.body for a in link.ask(b"again")] == [b"echo again"] * 2
-    assert link.deployment.superlink_pid != first
-    assert not Path(f"/proc/{first}").exists(), "the old SuperLink was not reaped"
-    assert any("2 messages will be sent again" in event for event in link.events)
 
 
 def test_children_end_with_the_process_that_started_them(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ _ANSWER_S: Final = 10.0
 #: How long the health check waits for a starting SuperLink; parties give up after 5 seconds.
 _READY_S: Final = 3.0
 _UPSTREAM_TIMEOUT_S: Final = 60.0
-#: How long a node that leaves waits until its last reply is fetched, such as a refusal; its party
-#: waits eight seconds for it to end.
+#: How long a node that leaves waits until its last reply is fetched, such as a refusal. Flower ends
+#: its process by then; what it asked for is carried out all the same.
 _FETCHED_S: Final = 5.0
 #: How long the answer to a health check is cached.
 _FRESH_S: Final = 0.5
@@ -134,12 +134,12 @@ class Filter:
         """The traffic between the SuperLink and its nodes."""
         return self._link[1]
 
-    def point_at(self, upstream: str | None) -> None:
+    def point_at(self, upstream: str | None, run: int | None = None) -> None:
         """Forward to another, fresh SuperLink; None: answer 503.
 
-        From any thread.
+        ``run``: the campaign's; None: every run is. From any thread.
         """
-        self._link = upstream, Traffic(on_whole=self._on_whole)
+        self._link = upstream, Traffic(on_whole=self._on_whole, run=run)
         #: The last health check: the SuperLink, its expiry, and the answer.
         self._look: tuple[str | None, float, Answer] = None, 0.0, (503, [], b"")
         if self._loop is not None and upstream is not None:

@@ -116,10 +116,13 @@ class Traffic:
         clock: Callable[[], float] = time.time,
         # called when all pieces of a reply are in the SuperLink
         on_whole: Callable[[], None] = lambda: None,
+        # the campaign's run; None: every run is
+        run: int | None = None,
     ) -> None:
         """Start without nodes."""
         self._clock = clock
         self._on_whole = on_whole
+        self._run = run
         # bytes of replies that the SuperLink stores or may store, by node key
         self.stored = Allowance(STORED_IN_ALL, STORED_EACH)
         # bytes that it has received since its start, by node key
@@ -158,7 +161,8 @@ class Traffic:
         """Wait until the campaign has fetched all complete replies of a node, or ``within`` seconds.
 
         A SuperLink answers for a node that has left: the campaign would get that the node is gone
-        in place of a reply that is stored there.
+        in place of a reply that is stored there. Replies of another run, such as the refusal of its
+        code, are not the campaign's: it never fetches them, nor learns who does.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -168,8 +172,11 @@ class Traffic:
 
     def _has_whole_reply(self, key: bytes) -> bool:
         node = self._nodes.get(key)
-        replies = () if node is None else (each.reply for each in node.handed.values())
-        return any(reply is not None and reply.is_whole for reply in replies)
+        handed = () if node is None else node.handed.values()
+        return any(
+            each.reply is not None and each.reply.is_whole and self._run in (None, each.run)
+            for each in handed
+        )
 
     def taken(self, message: str) -> None:
         """Record that the campaign has fetched the reply to ``message``, or given up on it."""

@@ -31,10 +31,10 @@ KEY, OTHER, RUN = b"a key", b"another key", 5
 class Link:
     """Traffic with a scripted SuperLink."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: int | None = None) -> None:
         self.now = 1000.0
         self.whole = 0
-        self.traffic = Traffic(lambda: self.now, self._count)
+        self.traffic = Traffic(lambda: self.now, self._count, run)
         self.ids = {KEY: 7, OTHER: 8}
 
     def _count(self) -> None:
@@ -146,6 +146,22 @@ def test_a_node_that_leaves_waits_until_its_replies_are_fetched(link: Link) -> N
         await link.traffic.fetched(OTHER, within=60)
 
     asyncio.run(play())
+
+
+def test_a_node_that_leaves_waits_only_for_replies_of_the_campaigns_run() -> None:
+    """A refused run fetches its refusals itself, and the campaign never learns of it."""
+
+    async def leaves_at_once(link: Link) -> bool:
+        await link.come()
+        piece = await link.announce(await link.hand())
+        await link.store(piece, piece, 10)
+        leaving = asyncio.create_task(link.traffic.fetched(KEY, within=60))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return leaving.done() or not leaving.cancel()
+
+    assert not asyncio.run(leaves_at_once(Link(RUN)))
+    assert asyncio.run(leaves_at_once(Link(RUN + 1)))
 
 
 def test_a_node_that_leaves_does_not_wait_for_ever(link: Link) -> None:
