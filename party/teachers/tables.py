@@ -43,6 +43,10 @@ _SMALL: Final = 1000
 #: 2015, for averages of regressions.)
 _FREEDOM: Final = 1.0
 _STEPS: Final = 300
+#: Trees of a forest; rounds of boosting with exact splits, and with binned ones.
+_TREES: Final = 64
+_BOOSTED: Final = 60
+_BINNED: Final = 100
 _FOLDS: Final = 3
 #: With fewer rows, in total or of a second class, the cross-validation error is mostly noise.
 _FEWEST_ROWS: Final = 60
@@ -148,7 +152,7 @@ class Forest(_Trees):
 
         leaf = 1 if len(rows) < 60 else 2
         model: _Classifier = RandomForestClassifier(
-            n_estimators=64, min_samples_leaf=leaf, max_features="sqrt", random_state=seed
+            n_estimators=_TREES, min_samples_leaf=leaf, max_features="sqrt", random_state=seed
         ).fit(rows, labels)
         return model
 
@@ -165,7 +169,7 @@ class Boosting(_Trees):
         model: _Classifier
         if len(rows) <= _SMALL:
             model = GradientBoostingClassifier(
-                n_estimators=60,
+                n_estimators=_BOOSTED,
                 learning_rate=0.15,
                 max_depth=3,
                 subsample=0.5,
@@ -174,7 +178,7 @@ class Boosting(_Trees):
             ).fit(rows, labels)
         else:
             model = HistGradientBoostingClassifier(
-                max_iter=100,
+                max_iter=_BINNED,
                 learning_rate=0.1,
                 max_leaf_nodes=15,
                 min_samples_leaf=20,
