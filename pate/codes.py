@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from pate.answers import ARRAY, BALANCED, Answer, answer_of
@@ -195,6 +196,7 @@ class Code:
         return Change(most * grid * places, most * grid**2 * votes * places, counts)
 
 
+@lru_cache(maxsize=64)
 def code_of(text: str) -> Code:
     """Return the code of a text such as ``nearest``, ``dense-64``, or ``dense-64 labels-2``.
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -93,6 +93,7 @@ def delta_from_epsilon(mu: float, epsilon: float) -> float:
     return min(1.0, -math.expm1(_log_rest(mu, epsilon)) * (1.0 + 2.0**-51))
 
 
+@lru_cache(maxsize=256)  # a party compares the terms at every request of a campaign
 def epsilon_from_delta(mu: float, delta: float) -> float:
     """Return the epsilon at ``delta`` of the Gaussian mechanism, rounded up.
 

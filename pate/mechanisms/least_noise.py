@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from pate.accounting.composition import Gdp, Pure
@@ -228,6 +229,7 @@ def least_share(
         ) from error
 
 
+@lru_cache(maxsize=64)  # read again with each ledger
 def least_share_of(
     most: Fraction,
     honest: int,
