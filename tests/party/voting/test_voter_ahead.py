@@ -6,6 +6,7 @@ read after every answer. The server may lie; what comes of it is asked of the re
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,6 +85,14 @@ class Post:
         self.bundles = {name: self.tell(name, asked, joining).bundles for name in NAMES}
         for each in self.bundles.values():
             ahead.check_bundles(each, asked.ask_bundles)
+
+    def at(self, root: Path) -> Post:
+        """The same parties, in copies of their homes: keys and bundles are dear to make."""
+        shutil.copytree(self.root, root, dirs_exist_ok=True)
+        made = copy.copy(self)
+        made.root, made.said, made.answers = root, [], {}
+        made.bundles = copy.deepcopy(self.bundles)
+        return made
 
     def terms(self, **changes: Any) -> CampaignMessage:
         members = [(each.name, bytes.fromhex(each.identity), each.teachers) for each in self.roster]
@@ -188,9 +197,22 @@ class Post:
         }
 
 
+@pytest.fixture(scope="module")
+def posts(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Post]:
+    """With noise, and without."""
+    return {
+        noisy: Post(tmp_path_factory.mktemp("posts"), noisy=noisy) for noisy in (True, False)
+    }
+
+
 @pytest.fixture
-def post(tmp_path: Path) -> Post:
-    return Post(tmp_path)
+def post(posts: dict[bool, Post], tmp_path: Path) -> Post:
+    return posts[True].at(tmp_path)
+
+
+@pytest.fixture
+def exact(posts: dict[bool, Post], tmp_path: Path) -> Post:
+    return posts[False].at(tmp_path)
 
 
 def votes_of(names: Sequence[str]) -> Counts:
@@ -220,9 +242,9 @@ def test_five_parties_by_envelope_one_lost_in_each_step(post: Post) -> None:
         assert post.voter(name)._site.ledger.verify()
 
 
-def test_a_later_batch_has_the_same_parties(tmp_path: Path) -> None:
+def test_a_later_batch_has_the_same_parties(exact: Post) -> None:
     """Whose ledgers unmask no other list in the campaign; so none of them may be missing."""
-    post = Post(tmp_path, noisy=False)
+    post = exact
     four, rest = ("a", "b", "d", "e"), Batch((3, 4, 5), batch_hash(HASHES[3:]))
     server = post.begin(batch=PART)
     while server.step:
@@ -250,12 +272,11 @@ def test_a_later_batch_has_the_same_parties(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.result().total.counts, votes_of(four)[3:])
 
 
-def test_exact_sums_take_consent(tmp_path: Path) -> None:
-    post = Post(tmp_path, noisy=False)
-    server = post.step(post.begin(), NAMES)
+def test_exact_sums_take_consent(exact: Post) -> None:
+    server = exact.step(exact.begin(), NAMES)
     assert server.step == "ask_consent_ahead"
-    server = post.step(server, ("a", "b", "c", "e"))
-    server = post.step(server, ("a", "b", "c", "d"))
+    server = exact.step(server, ("a", "b", "c", "e"))
+    server = exact.step(server, ("a", "b", "c", "d"))
     assert server.result().responders == NAMES
     np.testing.assert_array_equal(server.result().total.counts, votes_of(NAMES))
 
@@ -316,10 +337,10 @@ def test_the_list_is_stored_before_any_party_is_sent_it(post: Post) -> None:
     ],
 )
 def test_a_party_killed_anywhere_takes_part_all_the_same(
-    tmp_path: Path, point: str, step: str
+    posts: dict[bool, Post], tmp_path: Path, point: str, step: str
 ) -> None:
     """Killed for real, in a process of its own; then asked the same."""
-    post = Post(tmp_path, noisy=step != "ask_consent_ahead")
+    post = posts[step != "ask_consent_ahead"].at(tmp_path)
 
     def killed(request: vote_pb2.PartyRequest) -> None:
         body = post.envelope(request)
