@@ -200,9 +200,7 @@ class Post:
 @pytest.fixture(scope="module")
 def posts(tmp_path_factory: pytest.TempPathFactory) -> dict[bool, Post]:
     """With noise, and without."""
-    return {
-        noisy: Post(tmp_path_factory.mktemp("posts"), noisy=noisy) for noisy in (True, False)
-    }
+    return {noisy: Post(tmp_path_factory.mktemp("posts"), noisy=noisy) for noisy in (True, False)}
 
 
 @pytest.fixture
