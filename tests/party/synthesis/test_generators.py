@@ -257,7 +257,8 @@ def test_what_makes_no_sense_is_refused(generator: L1 | Cfs) -> None:
 
 # --- the audit -----------------------------------------------------------------------------------
 
-FITS = 2000
+#: With a third of the noise fewer than one audit in 10^5 finds nothing.
+FITS = 1000
 #: A bound is wrong with this probability; one audit here must hold.
 DOUBT = 1e-7
 PAIR = Domain(
@@ -278,7 +279,7 @@ class Weak(SystemNoise):
         return super().laplace(scale * self._part, count)
 
 
-def found_epsilon(monkeypatch: pytest.MonkeyPatch, part: Fraction = ONE) -> float:
+def found_epsilon(monkeypatch: pytest.MonkeyPatch, part: Fraction = ONE, fits: int = FITS) -> float:
     """Return a lower bound on the epsilon of the default generator at a claim of 1.
 
     D has 40 equal rows, its neighbour one more that is like no other. An attacker guesses "the
@@ -299,12 +300,12 @@ def found_epsilon(monkeypatch: pytest.MonkeyPatch, part: Fraction = ONE) -> floa
     hits = []
     for data in (np.vstack([CROWD, OUTLIER]), CROWD):
         hits.append(0)
-        for _ in range(FITS):
+        for _ in range(fits):
             L1().fit(data, PAIR, ONE, Weak(part))
             a, b = (table.reshape(-1, 2) for table in seen[-1])
             hits[-1] += int(a[0, 1] > 0 and b[-1, 1] > 0)
             seen.clear()
-    return float(epsilon_lower_bound(hits[0], hits[1], FITS, 1e-12, DOUBT))
+    return float(epsilon_lower_bound(hits[0], hits[1], fits, 1e-12, DOUBT))
 
 
 @pytest.mark.slow
@@ -319,7 +320,7 @@ def test_a_third_of_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_no_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found_epsilon(monkeypatch, Fraction(0)) > 4
+    assert found_epsilon(monkeypatch, Fraction(0), 200) > 2  # as no draw has a part in it
 
 
 # --- the exponential mechanism -------------------------------------------------------------------
@@ -335,12 +336,13 @@ def test_no_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_choice_has_its_law(scores: list[int], rate: Fraction) -> None:
+    """A rate 1.5 times too large, or half as large, is found with a probability above .999."""
     from scipy.stats import chisquare
 
     weights = np.exp([float((score - max(scores)) * rate) for score in scores])
-    chosen = [choose(scores, rate, LANES) for _ in range(8000)]
+    chosen = [choose(scores, rate, LANES) for _ in range(2000)]
     found = np.bincount(chosen, minlength=len(scores))
-    assert chisquare(found, weights / weights.sum() * 8000).pvalue > FALSE_ALARM
+    assert chisquare(found, weights / weights.sum() * 2000).pvalue > FALSE_ALARM
 
 
 def test_coins_have_their_probability() -> None:
@@ -425,11 +427,13 @@ def test_any_data_at_any_epsilon_give_a_network(generator: L1 | Cfs) -> None:
         rows(3),
         (small(), np.zeros((0, 4), dtype=np.intp)),
         (small((1,)), np.zeros((5, 1), dtype=np.intp)),
-        (wide, np.zeros((5, 60), dtype=np.intp)),
     ):
         for epsilon in (Fraction(1, 50), Fraction(7, 3), Fraction(20)):
             fitted = generator.fit(codes, domain, epsilon, SystemNoise())
             assert fitted.sample(50, LANES).shape == (50, len(domain))
+    # So many columns that pairs of parents are not tried, whatever epsilon is.
+    fitted = generator.fit(np.zeros((5, 60), dtype=np.intp), wide, ONE, SystemNoise())
+    assert fitted.sample(50, LANES).shape == (50, 60)
 
 
 def test_with_little_noise_l1_and_cfs_learn_a_chain() -> None:

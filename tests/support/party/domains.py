@@ -98,6 +98,19 @@ class World:
     def _made(self) -> dict[tuple[Row, Row], Fraction]:
         return {}
 
+    @cached_property
+    def _buckets(self) -> dict[Fraction, int]:
+        return {}
+
+    def bucket(self, p: Fraction) -> int:
+        """The i with gamma^(-1-i) < p <= gamma^-i."""
+        if p not in self._buckets:
+            i = 0
+            while p <= self.gamma ** (-1 - i):
+                i += 1
+            self._buckets[p] = i
+        return self._buckets[p]
+
     def conditional(self, y: Row, i: int) -> Fraction:
         return self.tables[i][y[i - 1] if i else 0][y[i]]
 
@@ -131,17 +144,14 @@ class World:
             for d, times in data.items():
                 p = self.makes(d, y)
                 if p > 0:
-                    number, mass = buckets.get(bucket(p, self.gamma), (0, Fraction(0)))
-                    buckets[bucket(p, self.gamma)] = (number + times, mass + times * p)
+                    number, mass = buckets.get(self.bucket(p), (0, Fraction(0)))
+                    buckets[self.bucket(p)] = (number + times, mass + times * p)
             law[y] = sum(
-                (
-                    (1 - coin) * mass * self.passes(number) / rows
-                    for number, mass in buckets.values()
-                ),
+                (mass * self.passes(number) / rows for number, mass in buckets.values()),
                 start=Fraction(0),
             )
         law[None] = 1 - sum(law.values(), start=Fraction(0))
-        return law
+        return dropped(law, coin) if coin else law
 
     def network(self) -> Network:
         """The same model as the code under test has it."""
@@ -157,12 +167,9 @@ class World:
         )
 
 
-def bucket(p: Fraction, gamma: Fraction) -> int:
-    """The i with gamma^(-1-i) < p <= gamma^-i."""
-    i = 0
-    while p <= gamma ** (-1 - i):
-        i += 1
-    return i
+def dropped(law: Law, coin: Fraction) -> Law:
+    """The law of an attempt whose candidate a coin drops, whatever it is."""
+    return {y: (1 - coin) * p + (coin if y is None else 0) for y, p in law.items()}
 
 
 def needed_delta(law: Law, other: Law, factor: Fraction, *, nothing: bool) -> Fraction:
