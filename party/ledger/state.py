@@ -123,7 +123,7 @@ class LedgerState:
     def needs(self, offer: Offer) -> bool:
         """Return whether ``offer`` has new terms."""
         current = self.joined.get(offer.campaign)
-        return current is None or replace(offer.after(current.offer), queries=0) != current.offer
+        return current is None or offer.after(current.offer).asking(0) != current.offer
 
     def among(self, campaigns: Iterable[str]) -> Iterator[Campaign]:
         """Yield the known ones of these campaigns, in a fixed order."""

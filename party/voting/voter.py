@@ -288,7 +288,7 @@ class Voter:
         who = self._voters.voters(offer.announced)
         seen = who.conform(queries)
         hashes = whole if seen is queries else _hashes_of(seen, batch)
-        offer = replace(offer, queries=len(hashes))
+        offer = offer.asking(len(hashes))
         if isinstance(who, NeighbourVotes):
             require_different(hashes)
         view = view_of(who.schema)

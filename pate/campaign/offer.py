@@ -6,6 +6,7 @@ stores its text. Whatever a party's keys and masks are bound to is in its digest
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 from dataclasses import dataclass, field, replace
@@ -176,6 +177,13 @@ class Offer:
         announced = replace(self.announced, classes=tuple(classes))
         return replace(self, announced=announced, settled=settled)
 
+    def asking(self, queries: int) -> Offer:
+        """Return the same terms in a request of that many queries; they are not checked again."""
+        choices.check_count("queries", queries, 0, _MOST)
+        made = copy.copy(self)  # with its text, which has no queries
+        object.__setattr__(made, "queries", queries)
+        return made
+
     def require_settled(self) -> Settled:
         """Return what is settled."""
         if self.settled is None:
@@ -234,6 +242,10 @@ class Offer:
                 f"now it is {_shown(now)}"
             )
         classes = self.announced.classes or earlier.announced.classes
+        if (classes, self.settled or earlier.settled) == (
+            earlier.announced.classes, earlier.settled
+        ):  # fmt: skip
+            return earlier.asking(self.queries)
         return replace(
             self,
             announced=replace(self.announced, classes=classes),

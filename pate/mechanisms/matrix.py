@@ -27,6 +27,7 @@ bounds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
@@ -120,7 +121,7 @@ class MatrixMechanism(MechanismText):
         """The one event of the whole matrix."""
         return (self._event,)
 
-    @property
+    @cached_property
     def _event(self) -> NoisyHistogram | NoisyArray | GeometricHistogram:
         return event_of(self.shares, self._honest, self.votes_per_unit, self.code, self.unit_is)
 

@@ -358,6 +358,7 @@ def test_a_superlink_that_outgrows_its_bound_is_started_anew_and_at_last_given_u
     session = avon.announce(avon.answer_to(asked), name).session_id
     assert avon.stored(asked.metadata.run_id, session, name, content)
     monkeypatch.setattr(deploying, "MOST_MEMORY", 2**20)
+    monkeypatch.setattr(deploying, "_ATTEMPTS", 2)  # each start takes seconds
     until(lambda: any("restarted" in e or "restarting it" in e for e in server.events), "so")
     assert any("Most was sent by avon" in event for event in server.events), server.events
     until(lambda: given_up(server), "it is given up")

@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aggregator_server.campaign.labelling import CHUNK
@@ -20,10 +21,10 @@ from aggregator_server.ledger.store import stores
 from aggregator_server.ledger.store.place import ANCHOR_FILE, Address, InDatabase, place_of
 from aggregator_server.ledger.verify import read_campaign, verify
 from pate.accounting.composition import total_cost
+from pate.data.values import Images
 from pate.errors import DiskError, LedgerError, StateError, UnreachableError
 from pate.mechanisms import Outcome
 from pate.votes import Histogram
-from simulation.programs import Program
 from tests.support.needs import others_slow, require
 from tests.support.postgres import Cluster, LossyLink
 from tests.support.server.campaigns import (
@@ -35,13 +36,24 @@ from tests.support.server.campaigns import (
     start,
 )
 from tests.support.server.in_postgres import again, sessions, tamper
-from tests.support.world.commands import Homes, Play
-from tests.support.world.in_process import killed_at
+from tests.support.world.in_process import World, killed_at
 
 
 def from_elsewhere(place: InDatabase) -> InDatabase:
     """The same ledger, for a home without its anchor."""
     return replace(place, anchor=place.anchor.parent / "elsewhere" / ANCHOR_FILE, head=None)
+
+
+class InDatabaseWorld(World):
+    """Three parties, and a server whose ledger is in a database."""
+
+    def __init__(self, root: Path, place: InDatabase) -> None:
+        pixels = np.random.default_rng(4).integers(0, 255, (100, 4, 4, 1), dtype=np.uint8)
+        super().__init__(root, ("a", "b", "c"), Images(pixels))
+        self._place = place
+
+    def place(self, number: int = 0) -> InDatabase:  # type: ignore[override]  # as a ledger takes it
+        return self._place if number or not self._place.anchor.exists() else again(self._place)
 
 
 # One writer.
@@ -289,61 +301,29 @@ def fill(ballast: Path) -> None:
             file.write(b"\0" * block)
 
 
-def serving_options(play: Play, name: str) -> list[str]:
-    return [
-        "--port", str(play.port), "--student-port", str(play.student_port), "--home", str(play.home),
-        "--campaign", name, "--linger", "0", "--patience", "1", "--no-page", "--json",
-    ]  # fmt: skip
-
-
-def serve(play: Play, name: str, url: str, failpoint: str | None = None) -> Program:
-    return play.run(
-        "server", "aggregator_server", "--public", play.public, "--parties", "north,south,west",
-        "--epsilon", "1000", "--delta", "1e-4", "--aggregator", "gnmax", "--sigma2", "1", "--ledger", url,
-        *serving_options(play, name), failpoint=failpoint,
-    )  # fmt: skip
-
-
-def resume(play: Play, name: str, failpoint: str | None = None) -> Program:
-    return play.run(
-        "server", "aggregator_server", "resume", *serving_options(play, name), failpoint=failpoint
-    )
-
-
-def ends_in_one_line(server: Program, code: int) -> str:
-    server.ends(code)
-    *progress, last = server.lines
-    assert last.startswith("pate-server: ")
-    assert all(line[:2].isdecimal() for line in progress), server.text
-    return last
-
-
 @pytest.mark.parametrize("committed", others_slow([False, True], lambda committed: not committed))
 def test_a_database_lost_as_it_commits_a_charge(
-    homes: Homes, tmp_path: Path, cluster: Cluster, committed: bool
+    tmp_path: Path, cluster: Cluster, committed: bool
 ) -> None:
     """Nothing is released that was not charged; a charge whose answer was lost stays spent."""
-    name = cluster.place(tmp_path).schema.removeprefix("pate_")
-    link = LossyLink(cluster.folder / name, cluster, committed=committed)
-    with homes.play(tmp_path / "third") as play:
-        parties = [play.party(each) for each in homes.names]
-        server = serve(play, name, link.url)
-        assert "the database does not answer" in ends_in_one_line(
-            server, UnreachableError.exit_code
-        )
-        assert link.done.is_set()
-        cluster.start()
-        place = place_of(play.home / name)
-        before, _ = read_campaign(place)
-        assert (before.phase, len(before.labels), before.spent) == (
-            "labelling", 0, before.open_charge.cost if before.open_charge else 0
-        )  # fmt: skip
-        assert (before.open_charge is not None) == committed
-        resume(play, name).ends(0)
-        for party in parties:
-            party.ends(0)
+    place = cluster.place(tmp_path / "campaign")
+    link = LossyLink(cluster.folder / place.schema, cluster, committed=committed)
+    world = InDatabaseWorld(tmp_path, replace(place, address=Address.parse(link.url)))
+    world.create(epsilon=1000.0, sigma2=Fraction(1))
+    for name in world.names:
+        world.parties.start(name)
+    with pytest.raises(UnreachableError, match="the database does not answer"):
+        world.serve()
+    assert link.done.is_set()
+    cluster.start()
+    before = world.state()
+    assert (before.phase, len(before.labels), before.spent) == (
+        "labelling", 0, before.open_charge.cost if before.open_charge else 0
+    )  # fmt: skip
+    assert (before.open_charge is not None) == committed
+    world.serve()
     lost = len(before.open_charge.queries) if before.open_charge else 0
-    told, (state, _) = verify(place), read_campaign(place)
-    assert (told.phase, told.queries_asked) == ("finished", 100 - lost)
+    told, state = verify(world.place()), world.state()
+    assert (told.phase, told.queries_asked) == ("finished", len(world.public) - lost)
     assert state.wasted == before.spent
     link.close()
