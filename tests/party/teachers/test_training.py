@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
+import resource
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,8 +14,9 @@ from party.teachers.ensemble import Ensemble, assign_shards, idle_column
 from party.teachers.linear import Linear
 from party.teachers.training import load_teacher, train_ensemble
 from pate.data.values import Dataset, Images, Table
-from pate.errors import DataError, SchemaError
+from pate.errors import DataError, DiskError, SchemaError
 from pate.votes import check_votes
+from tests.support.world.in_process import killed_at
 
 KEY = b"k" * 32
 CLASSES = ("cat", "dog", "eel")
@@ -214,64 +212,28 @@ def test_bad_data_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-_CHILD = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from test_training import images, train
-from pate.errors import DiskError
-try:
-    train(images(120), Path(sys.argv[1]))
-except DiskError as error:
-    print(error)
-    sys.exit(error.exit_code)
-"""
-
-
-def child(
-    home: Path, *, failpoint: str | None = None, file_limit: int | None = None
-) -> subprocess.CompletedProcess[str]:
-    environment = dict(os.environ)
-    if failpoint is not None:
-        environment["PATE_FAILPOINT"] = failpoint
-
-    # By the child itself: between fork and exec, handlers of libraries with threads would run.
-    limit = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({file_limit},) * 2)\n"
-    return subprocess.run(
-        [
-            sys.executable, "-c", ("" if file_limit is None else limit) + _CHILD, str(home),
-            str(Path(__file__).parent),
-        ],
-        env=environment,
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )  # fmt: skip
-
-
 def test_a_killed_process_goes_on_with_the_rest(tmp_path: Path) -> None:
-    killed = child(tmp_path, failpoint="teacher-trained:3")
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert killed_at("teacher-trained:3", lambda: train(images(120), tmp_path))
     before = written(tmp_path)
     assert sorted(before) == [
         "00000.json", "00000.safetensors", "00001.json", "00001.safetensors",
     ]  # fmt: skip
-    resumed = child(tmp_path)
-    assert resumed.returncode == 0, resumed.stderr
+    train(images(120), tmp_path)
     after = written(tmp_path)
     assert len(after) == 10
     assert {name: after[name] for name in before} == before
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path) -> None:
-    # A limit on file size makes writes fail as a full disk does: model files are larger than it.
-    full = child(tmp_path, file_limit=2000)
-    assert full.returncode == 43, full.stderr
-    assert "cannot write" in full.stdout
+    def full() -> None:
+        # A limit on file size makes writes fail as a full disk does: model files are larger than it.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+        with pytest.raises(DiskError, match="cannot write"):
+            train(images(120), tmp_path)
+
+    assert not killed_at(None, full)  # in a process of its own
     assert not written(tmp_path)
-    assert child(tmp_path).returncode == 0
+    train(images(120), tmp_path)
 
 
 def _version(content: bytes) -> bytes:

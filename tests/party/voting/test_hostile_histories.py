@@ -41,7 +41,7 @@ from tests.support.party.hostile import KINDS, Hostile, noted
 
 #: With every change; with all tests more.
 FEW = 2
-WORLDS = int(os.environ.get("PATE_HISTORIES", "30"))
+WORLDS = int(os.environ.get("PATE_HISTORIES", "14"))
 #: Of each world: histories, and things that happen in each.
 HISTORIES, STEPS = 6, 14
 #: Worlds in which a rule that was taken out must be missed.

@@ -27,7 +27,7 @@ NUMBERS = (0.0, -0.0, 1.0, 1.5, 2.0, -3.0, 1e308, -1e308, 5e-324, math.nan)
 WORDS = ("a", "b", "", "never seen in public", "é")
 #: Each example fits feature spaces: fewer of them say as much here.
 BRIEF = settings(
-    max_examples=80,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

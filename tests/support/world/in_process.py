@@ -319,7 +319,7 @@ class World:
 
     def pause(self) -> Callable[[float], None]:
         """Return how one process of the server waits: shortly, since parties answer at once."""
-        return lambda seconds: time.sleep(min(seconds, 0.002))
+        return lambda seconds: time.sleep(min(seconds, 0.01))
 
     def predict(self, round_: int, state: CampaignState) -> Probabilities:
         """Predictions of a student that is sure of the first class, (queries, classes) float32."""

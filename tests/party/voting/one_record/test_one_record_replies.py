@@ -15,6 +15,7 @@ import io
 import tempfile
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -178,6 +179,12 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Reader:
     return Reader(Encoder.open(tiny.image_folder(tmp_path_factory.mktemp("e") / "i"), trial=False))
 
 
+@pytest.fixture(scope="module")
+def without_image(images: Reader, tmp_path_factory: pytest.TempPathFactory) -> Answers:
+    data = folders(tmp_path_factory.mktemp("without") / "images")
+    return Answers(OwnFile(data=data, encoder=images), public_of(images))
+
+
 GOOD: Final = as_png(PIXELS[0])
 NASTY: Final = [
     b"", GOOD[:-30], GOOD[:20], b"\x89PNG\r\n\x1a\n", b"GIF89a" + bytes(20), b"%!PS-Adobe-3.0 EPSF-3.0\n",
@@ -197,17 +204,13 @@ NASTY: Final = [
     ),
     name=st.sampled_from(["0x.png", "zz.tiff", "a.webp", "x.jpg", "notes.txt", "y.dcm"]),
 )
-def test_any_bytes_as_an_image(images: Reader, content: bytes, name: str) -> None:
+def test_any_bytes_as_an_image(
+    images: Reader, without_image: Answers, content: bytes, name: str
+) -> None:
     with tempfile.TemporaryDirectory() as place:
-        found = [
-            Answers(
-                OwnFile(data=folders(Path(place) / str(at), more, name), encoder=images),
-                public_of(images),
-            )
-            for at, more in enumerate([None, content])
-        ]
-        check(*found)
-        assert found[0].before.WhichOneof("body") == "description"
+        file = OwnFile(data=folders(Path(place) / "images", content, name), encoder=images)
+        check(without_image, Answers(file, public_of(images)))
+    assert without_image.before.WhichOneof("body") == "description"
 
 
 @pytest.fixture(scope="module")
@@ -235,22 +238,24 @@ def lines(path: Path, rows: Sequence[Sequence[str]]) -> Path:
 @some
 @given(text=st.one_of(st.sampled_from(["good", "a film of hepatitis", "\0", "x" * 150_000, "\ud800"]),
                       st.text(max_size=30)))  # fmt: skip
-def test_any_text(words: Reader, text: str) -> None:
+def test_any_text(words: Reader, without_text: Answers, text: str) -> None:
+    with_it = notes(words, [text, "a"])
+    check(without_text, with_it)
+    assert with_it.before.WhichOneof("body") == "description"
+    assert with_it.kind == "votes"
+
+
+def notes(words: Reader, *more: Sequence[str]) -> Answers:
     rows = [["note", "sick"], *([text, CLASSES[at % 2]] for at, text in enumerate(TEXTS * 2))]
     with tempfile.TemporaryDirectory() as place:
-        found = [
-            Answers(
-                OwnFile(
-                    data=lines(Path(place) / f"{at}.csv", [*rows, *more]), label="sick",
-                    text="note", encoder=words,
-                ),
-                public_of(words),
-            )
-            for at, more in enumerate([[], [[text, "a"]]])
-        ]  # fmt: skip
-    check(*found)
-    assert found[1].before.WhichOneof("body") == "description"
-    assert found[1].kind == "votes"
+        data = lines(Path(place) / "notes.csv", [*rows, *more])
+        file = OwnFile(data=data, label="sick", text="note", encoder=words)
+        return Answers(file, public_of(words))
+
+
+@pytest.fixture(scope="module")
+def without_text(words: Reader) -> Answers:
+    return notes(words)
 
 
 TABLE: Final = Table(
@@ -277,20 +282,26 @@ cells = st.one_of(
 def test_any_cells(
     row: list[str], classes: tuple[str, ...], teachers: int | None, changes: dict[str, str]
 ) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        found = [
-            Answers(
-                OwnFile(
-                    data=lines(Path(place) / f"{at}.csv", [["lab", "kind", "y"], *ROWS, *more]),
-                    label="y",
-                ),
-                TABLE, classes, teachers=teachers, **changes,
-            )
-            for at, more in enumerate([[], [row]])
-        ]  # fmt: skip
-    check(*found, moved=1 if teachers is None else 2 * len(TABLE))
+    without = without_row(classes, teachers, tuple(changes.items()))
+    with_it = of_rows(classes, teachers, changes, row)
+    check(without, with_it, moved=1 if teachers is None else 2 * len(TABLE))
     if not changes:
-        assert found[0].before.WhichOneof("body") == "description"
+        assert without.before.WhichOneof("body") == "description"
+
+
+def of_rows(
+    classes: tuple[str, ...], teachers: int | None, changes: dict[str, str], *more: list[str]
+) -> Answers:
+    with tempfile.TemporaryDirectory() as place:
+        data = lines(Path(place) / "rows.csv", [["lab", "kind", "y"], *ROWS, *more])
+        return Answers(OwnFile(data=data, label="y"), TABLE, classes, teachers=teachers, **changes)
+
+
+@cache
+def without_row(
+    classes: tuple[str, ...], teachers: int | None, changes: tuple[tuple[str, str], ...]
+) -> Answers:
+    return of_rows(classes, teachers, dict(changes))
 
 
 @pytest.mark.parametrize("teachers", [None, 3])
