@@ -269,6 +269,17 @@ def test_exact_sums_of_labels_share_queries_under_one_number_of_labels(ledger: P
     assert PartyLedger(ledger.path).head == ledger.head
 
 
+def test_what_is_known_of_a_campaign_is_the_same_for_any_number_of_queries() -> None:
+    early, known = joining(classes=None), settled()
+    for queries_ in (0, 1, 7):
+        asked = known.asking(queries_)
+        assert asked == replace(known, queries=queries_)
+        assert (asked.text, asked.digest) == (known.text, known.digest)
+        assert asked.after(early) == early.asking(queries_).after(known) == asked
+    with pytest.raises(RefusedError, match="has changed its epsilon"):
+        altered(known, epsilon=1.0).after(known)
+
+
 ROSTER, OTHER_BUNDLES = b"\xaa" * 32, b"\xbb" * 32
 FIRST_BUNDLES, SECOND, THIRD = b"\x01" * 32, b"\x02" * 32, b"\x03" * 32
 MADE, USED = BundlesMade.kind, BundleUsed.kind
