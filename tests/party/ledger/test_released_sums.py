@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -50,19 +49,11 @@ STEPS = 12
 TRIED = 25
 
 
-@pytest.fixture
-def homes() -> Iterator[Path]:
-    """A folder in memory where there is one: every entry of a ledger waits for its disk."""
-    memory = Path("/dev/shm")  # noqa: S108  # of this test only, under a random name
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as made:
-        yield Path(made)
-
-
 def found(
-    homes: Path, monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, seed: int
 ) -> tuple[set[str], World]:
     """Play one history, and return whose votes, changes or noise it gives."""
-    root = homes / str(seed)
+    root = tmp_path / str(seed)
     random = np.random.default_rng(seed)
     world = World(root, random, kind)
     with monkeypatch.context() as patched:
@@ -81,7 +72,7 @@ def found(
     ),
 )
 def test_no_history_gives_a_party_away(
-    homes: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
     kind: str,
@@ -89,7 +80,7 @@ def test_no_history_gives_a_party_away(
 ) -> None:
     released = attempts = 0
     for seed in seeds:
-        whose, world = found(homes, monkeypatch, kind, seed)
+        whose, world = found(tmp_path, monkeypatch, kind, seed)
         assert not whose, f"history {seed} gives {sorted(whose)} away"
         released += len(world.released)
         attempts += world.attempts
@@ -150,7 +141,7 @@ def noise_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ], lambda case: case[1] is noise_drawn_again),
 )  # fmt: skip
 def test_without_one_of_the_rules_some_history_does(
-    homes: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
     kind: str,
@@ -159,7 +150,7 @@ def test_without_one_of_the_rules_some_history_does(
 ) -> None:
     without(monkeypatch)
     for seed in range(first, first + TRIED):
-        whose, _ = found(homes, monkeypatch, kind, seed)
+        whose, _ = found(tmp_path, monkeypatch, kind, seed)
         if whose:
             record_property("counts", f"history {seed} gives {sorted(whose)} away")
             return

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -48,19 +47,11 @@ HISTORIES, STEPS = 6, 14
 TRIED = 40
 
 
-@pytest.fixture
-def homes() -> Iterator[Path]:
-    """A folder in memory where there is one: every entry of a ledger waits for its disk."""
-    memory = Path("/dev/shm")  # noqa: S108  # of this test only, under a random name
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as made:
-        yield Path(made)
-
-
 def played(
-    homes: Path, monkeypatch: pytest.MonkeyPatch, seed: int, kinds: Sequence[str] = KINDS
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, kinds: Sequence[str] = KINDS
 ) -> Counter[str]:
     """Play the histories of a world, check what came of them, and return what was answered."""
-    root = homes / str(seed)
+    root = tmp_path / str(seed)
     with noted(monkeypatch) as secrets:
         world = Hostile(root, seed, secrets, kinds)
         for _ in range(HISTORIES):
@@ -76,14 +67,14 @@ def played(
     ids=len,
 )
 def test_no_request_gets_more_than_is_charged_or_a_sum_of_too_few(
-    homes: Path,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
     seeds: range,
 ) -> None:
     outcomes = Counter[str]()
     for seed in seeds:
-        outcomes += played(homes, monkeypatch, seed)
+        outcomes += played(tmp_path, monkeypatch, seed)
     record_property("counts", f"{len(seeds) * HISTORIES} histories: {dict(outcomes)}")
     # One in which nothing left says nothing.
     assert min(outcomes["masked"], outcomes["masked_ahead"], outcomes["opening"]) >= len(seeds)
@@ -116,12 +107,12 @@ def any_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_without_one_of_the_rules_it_does(
-    homes: Path, monkeypatch: pytest.MonkeyPatch, without: Any, kind: str, first: int, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without: Any, kind: str, first: int, why: str
 ) -> None:
     without(monkeypatch)
     for seed in range(first, first + TRIED):
         try:
-            played(homes, monkeypatch, seed, (kind,))
+            played(tmp_path, monkeypatch, seed, (kind,))
         except AssertionError as error:
             assert why in str(error)  # noqa: PT017
             return
