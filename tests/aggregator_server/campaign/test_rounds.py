@@ -181,8 +181,11 @@ def test_all_rounds_are_what_the_campaign_promises(tmp_path: Path) -> None:
 # --- killed ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("round_", [1, 2, 3])
-@pytest.mark.parametrize("point", ["charge-recorded", "noise-drawn"])
+@pytest.mark.parametrize(
+    ("point", "round_"),
+    # The first has no model before it, and the last no round after it.
+    [("charge-recorded", 1), ("noise-drawn", 1), ("noise-drawn", 2), ("charge-recorded", 3)],
+)
 def test_a_round_that_is_killed_behind_its_charge_is_the_last(
     point: str, round_: int, tmp_path: Path
 ) -> None:
