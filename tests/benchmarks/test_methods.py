@@ -46,6 +46,13 @@ RECORDS = Options(
 )
 
 
+@pytest.fixture(autouse=True)
+def small_forests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is learnt from so few records does not take hundreds of trees."""
+    monkeypatch.setitem(standard._FOREST, "n_estimators", 20)
+    monkeypatch.setitem(standard._TREES, "learning_rate", 0.3)
+
+
 def table(count: int, seed: int, groups: bool = False) -> Dataset:
     """Return rows whose class is whether their first column is above zero."""
     random = np.random.default_rng(seed)

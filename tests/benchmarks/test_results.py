@@ -16,12 +16,13 @@ import pytest
 from benchmarks import claims, page, pictures, record, run
 from benchmarks.__main__ import main
 from benchmarks.methods import linear, standard
+from benchmarks.methods.method import Fitted, Setting
 from benchmarks.problem import Problem
 from benchmarks.record import RESULTS, Cell, Cost, Estimate, Result, Run, read, read_all, rounded
 from benchmarks.rows import DATA, METHODS, ROWS, Goal
 from pate.errors import DataError, UsageError
 from pate.runtime.screen import Screen
-from tests.benchmarks.test_methods import tiny
+from tests.benchmarks.test_methods import small_forests, tiny  # noqa: F401 (a fixture)
 
 
 def made(**changes: Any) -> Result:
@@ -169,8 +170,18 @@ def test_a_run_is_stored_by_method_and_goes_on_with_what_it_lacks(
     )
     screen = Screen("test")
     monkeypatch.setattr(run, "load", lambda _row, _work: replace(tiny(), chooser="auc"))
+    pooled_method = standard.pooled(screen)
+    fitted: dict[str, Fitted] = {}
+
+    def fit(problem: Problem, setting: Setting, epsilon: float | None, seed: int) -> Fitted:
+        """Each model once, whatever is run again."""
+        key = str((setting, epsilon, seed))
+        if key not in fitted:
+            fitted[key] = pooled_method.fit(problem, setting, epsilon, seed)
+        return fitted[key]
+
     methods = [
-        replace(linear.METHODS[0], widens={}, settings=_one), standard.pooled(screen),
+        replace(linear.METHODS[0], widens={}, settings=_one), replace(pooled_method, fit=fit),
     ]  # fmt: skip
     monkeypatch.setattr(run, "methods_of", lambda *_: methods)
 
