@@ -3,91 +3,95 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from PIL import Image
 
+import aggregator_server.cli.main
+import party.cli.main
+import simulation.cli
+import student.cli
 from pate.errors import every_kind
 from pate.runtime.child import free_port
+from tests.support.world.commands import signals_restored
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = {
-    "pate": "simulation",
-    "pate-server": "aggregator_server",
-    "pate-party": "party",
-    "pate-student": "student",
+MAINS: dict[str, Callable[[], NoReturn]] = {
+    "pate": simulation.cli.main,
+    "pate-server": aggregator_server.cli.main.main,
+    "pate-party": party.cli.main.main,
+    "pate-student": student.cli.main,
 }
 
 
-def run(
-    module: str,
-    *arguments: str,
-    timeout: float = 60,
-    cwd: Path = ROOT,
-    variables: Mapping[str, str] | None = None,
-) -> subprocess.CompletedProcess[str]:
+#: A program by its name, and its arguments.
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """A program with these arguments, in this process: importing everything anew would take long."""
+
+    def done(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", [program, *arguments])
+        with pytest.raises(SystemExit) as ended:
+            MAINS[program]()  # an unexpected error would come out as itself
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(arguments, ended.value.code, *capfd.readouterr())
+
+    with signals_restored():
+        yield done
+
+
+def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """An interpreter of its own."""
     return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, **(variables or {})},
+        [sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=ROOT
     )
 
 
 @pytest.mark.parametrize(
-    ("program", "words"),
+    ("arguments", "slow", "words"),
     [
-        ("pate", ["demo", "simulate"]),
-        ("pate-server", ["--aggregator", "--epsilon", "resume", "ledger", "export", "status"]),
-        ("pate-party", ["start"]),
-        ("pate-student", ["train", "evaluate", "predict", "export"]),
-    ],
-)
-def test_help_names_what_there_is(program: str, words: list[str]) -> None:
-    done = run(PROGRAMS[program], "--help")
-    assert done.returncode == 0
-    for word in words:
-        assert word in done.stdout, word
-    assert "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "slow"),
-    [
-        *(
-            (["-m", module, "--help"], {"numpy", "cryptography.x509"})
-            for module in PROGRAMS.values()
+        (["-m", "pate", "--help"], {"numpy", "cryptography.x509"}, ["demo", "simulate"]),
+        (
+            ["-m", "aggregator_server", "--help"], {"numpy", "cryptography.x509"},
+            ["--aggregator", "--epsilon", "resume", "ledger", "export", "status"],
         ),
-        (["-m", "aggregator_server", "--version"], {"numpy", "cryptography.x509"}),
-        (["-m", "aggregator_server", "status", "--home", "/nowhere"], set()),
-        (["-m", "party", "ledger", "--home", "/nowhere"], {"cryptography.x509"}),
-        (["-m", "party", "start", "--data", "/nowhere"], {"cryptography.x509"}),
-        (["-m", "aggregator_server", "--public", "/nowhere"], {"cryptography.x509"}),
-        (["-c", "import student.session"], set()),
+        (["-m", "party", "--help"], {"numpy", "cryptography.x509"}, ["start"]),
+        (
+            ["-m", "student", "--help"], {"numpy", "cryptography.x509"},
+            ["train", "evaluate", "predict", "export"],
+        ),
+        (["-m", "aggregator_server", "--version"], {"numpy", "cryptography.x509"}, ["pate-server "]),
+        (["-m", "aggregator_server", "status", "--home", "/nowhere"], set(), []),
+        (["-m", "party", "ledger", "--home", "/nowhere"], {"cryptography.x509"}, []),
+        (["-m", "party", "start", "--data", "/nowhere"], {"cryptography.x509"}, []),
+        (["-m", "aggregator_server", "--public", "/nowhere"], {"cryptography.x509"}, []),
+        (["-c", "import student.session"], set(), []),
     ],
-)
-def test_a_command_imports_only_what_it_needs(arguments: list[str], slow: set[str]) -> None:
+)  # fmt: skip
+def test_a_command_imports_only_what_it_needs(
+    arguments: list[str], slow: set[str], words: list[str]
+) -> None:
     """A figure needs SciPy, a party or a server Flower, a certificate X.509, a database psycopg."""
     slow = slow | {
         "torch", "flwr", "sklearn", "sqlalchemy", "psycopg", "fastapi", "matplotlib", "pandas",
         "scipy",
     }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", *arguments],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-    )  # fmt: skip
+    done = started("-X", "importtime", *arguments)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "pate.errors" in imported
     assert not imported & slow
+    assert not words or done.returncode == 0
+    for word in words:
+        assert word in done.stdout, word
 
 
 def test_options_that_contradict_each_other_are_refused_before_the_heavy_imports(
@@ -102,20 +106,17 @@ def test_options_that_contradict_each_other_are_refused_before_the_heavy_imports
         "finally:\n"
         "    print({'torch', 'flwr', 'psycopg', 'scipy'} & set(sys.modules))\n"
     )
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", code, "--public", "public.npz", "--home", str(tmp_path)),
-            *("--noise", "distributed", "--sigma1", "3"),
-        ],
-        capture_output=True, text=True, check=False, cwd=ROOT,
+    done = started(
+        "-c", code, "--public", "public.npz", "--home", str(tmp_path),
+        "--noise", "distributed", "--sigma1", "3",
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (2, "set()\n"), done.stderr
     assert "leave sigma1 out" in done.stderr
 
 
-def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path) -> None:
+def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path, run: Run) -> None:
     missing = tmp_path / "nowhere"
-    done = run("party", "start", "--data", str(missing), "--home", str(tmp_path / "home"))
+    done = run("pate-party", "start", "--data", str(missing), "--home", str(tmp_path / "home"))
     assert done.returncode == 10
     (line,) = done.stderr.strip().splitlines()
     assert line.startswith("pate-party: ")
@@ -124,54 +125,54 @@ def test_an_error_is_one_line_and_its_exit_code(tmp_path: Path) -> None:
 
 
 def test_a_party_has_its_name_in_each_line_of_a_terminal_or_log_that_several_share(
-    tmp_path: Path,
+    tmp_path: Path, run: Run
 ) -> None:
     """So has its last one."""
     (tmp_path / "north.csv").write_text("x,y\n1,a\n2,b\n")
     line = ["start", "--data", str(tmp_path / "north.csv"), "--home", str(tmp_path / "home")]
-    done = run("party", *line, "--label", "z")
+    done = run("pate-party", *line, "--label", "z")
     first, *_, last = done.stderr.splitlines()
     assert done.returncode == 10
     assert f"pate-party north: stored in {tmp_path / 'home'}; policy: the default one" in first
     assert last.startswith("pate-party north: ")
-    done = run("party", *line, "--label", "z", "--log", "json")
+    done = started("-m", "party", *line, "--label", "z", "--log", "json")  # the format stays
     assert {json.loads(each)["party"] for each in done.stderr.splitlines()} == {"north"}
 
 
-def test_a_program_is_started_by_its_name_or_its_verb() -> None:
+def test_a_program_is_started_by_its_name_or_its_verb(run: Run) -> None:
     assert run("pate", "--version").stdout.startswith("pate ")
     for words in (
         [], ["start"], ["--public", "nowhere", "start"], ["start", "--public", "nowhere"],
     ):  # fmt: skip
-        done = run("aggregator_server", *words)
+        done = run("pate-server", *words)
         named = "nowhere" in words
         assert (done.returncode, "at nowhere" in done.stderr) == ((10, 2)[not named], named)
 
 
-def test_a_wrong_option_is_exit_code_2() -> None:
-    assert run("party", "start", "--no-such-option").returncode == 2
-    assert run("aggregator_server").returncode == 2  # no public set
+def test_a_wrong_option_is_exit_code_2(run: Run) -> None:
+    assert run("pate-party", "start", "--no-such-option").returncode == 2
+    assert run("pate-server").returncode == 2  # no public set
 
 
-def test_a_public_set_may_be_a_folder_of_images_without_classes(tmp_path: Path) -> None:
+def test_a_public_set_may_be_a_folder_of_images_without_classes(tmp_path: Path, run: Run) -> None:
     (tmp_path / "public").mkdir()
     Image.new("L", (8, 8)).save(tmp_path / "public" / "1.png")
     public = ("--public", str(tmp_path / "public"), "--home", str(tmp_path / "home"))
-    done = run("aggregator_server", *public, "--host", "0.0.0.0")  # noqa: S104 - it is refused
+    done = run("pate-server", *public, "--host", "0.0.0.0")  # noqa: S104 - it is refused
     assert done.returncode == 2, done.stderr
     assert "identit" in done.stderr or "init" in done.stderr
 
 
-def test_a_configuration_file_is_read_and_options_win(tmp_path: Path) -> None:
+def test_a_configuration_file_is_read_and_options_win(tmp_path: Path, run: Run) -> None:
     config = tmp_path / "server.toml"
     config.write_text('aggregator = "no-such"\nparties = "2"\nmin-parties = 2\n')
     public = tmp_path / "public.csv"
     public.write_text("x\n1\n2\n")
     common = ["--public", str(public), "--config", str(config), "--home", str(tmp_path / "home")]
-    done = run("aggregator_server", *common)
+    done = run("pate-server", *common)
     assert done.returncode == 2
     assert "no-such" in done.stderr
-    done = run("aggregator_server", *common, "--aggregator", "lnmax", "--sigma2", "4")
+    done = run("pate-server", *common, "--aggregator", "lnmax", "--sigma2", "4")
     assert done.returncode == 2
     assert "sigma2 has no meaning for lnmax" in done.stderr
 
@@ -179,17 +180,16 @@ def test_a_configuration_file_is_read_and_options_win(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"), [("agregator = 'gnmax'\n", "agregator"), ("parties = \n", "not valid TOML")]
 )
-def test_a_bad_configuration_file_is_named(tmp_path: Path, text: str, why: str) -> None:
+def test_a_bad_configuration_file_is_named(tmp_path: Path, run: Run, text: str, why: str) -> None:
     config = tmp_path / "server.toml"
     config.write_text(text)
-    done = run("aggregator_server", "--config", str(config))
+    done = run("pate-server", "--config", str(config))
     assert done.returncode == 2
     assert why in done.stderr
-    assert "Traceback" not in done.stderr
 
 
-def test_json_stays_alone_on_the_standard_output(tmp_path: Path) -> None:
-    done = run("aggregator_server", "status", "--home", str(tmp_path), "--json")
+def test_json_stays_alone_on_the_standard_output(tmp_path: Path, run: Run) -> None:
+    done = run("pate-server", "status", "--home", str(tmp_path), "--json")
     assert done.returncode == 12
     assert done.stdout == ""
 
@@ -206,13 +206,13 @@ def test_every_exit_code_is_its_own_and_has_a_line_in_the_docs() -> None:
 
 
 def test_every_program_is_installed_under_its_name() -> None:
-    import tomllib
-
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(project["scripts"]) == set(PROGRAMS)
+    assert set(project["scripts"]) == set(MAINS)
 
 
-def test_a_new_campaign_is_ready_to_start(tmp_path: Path) -> None:
+def test_a_new_campaign_is_ready_to_start(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = tmp_path / "a trial"
     done = run("pate", "new", str(place), "--parties", "north,south,west", "--json")
     assert done.returncode == 0, done.stderr
@@ -225,22 +225,21 @@ def test_a_new_campaign_is_ready_to_start(tmp_path: Path) -> None:
     # Every command stands in the file that is edited, and both roles find nothing wrong with theirs.
     text = (place / "server.toml").read_text()
     assert all(each in text for each in told["commands"])
-    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(place)
     for program, *words in (
-        ("aggregator_server", "check", "--config", "server.toml", "--port", str(free_port())),
+        ("pate-server", "check", "--config", "server.toml", "--port", str(free_port())),
         (
-            "party", "check", "--config", "party.toml", "--data", "./north", "--server",
+            "pate-party", "check", "--config", "party.toml", "--data", "./north", "--server",
             "127.0.0.1:1",
         ),
     ):  # fmt: skip
-        checked = run(program, *words, cwd=place, variables=state)
+        checked = run(program, *words)
         wrong = [
             line.split(":")[0] for line in checked.stdout.splitlines() if line.startswith("failed")
         ]
         # No server is there yet, which a party is told.
-        assert wrong == ([] if program == "aggregator_server" else ["failed   server"]), (
-            checked.stdout
-        )
+        assert wrong == ([] if program == "pate-server" else ["failed   server"]), checked.stdout
         assert (
             "public set: 500 inputs" in checked.stdout or "records: images 8x8x1" in checked.stdout
         )
@@ -252,7 +251,7 @@ def test_a_new_campaign_is_ready_to_start(tmp_path: Path) -> None:
     assert before == {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
 
 
-def test_a_new_campaign_takes_a_public_set_of_its_own(tmp_path: Path) -> None:
+def test_a_new_campaign_takes_a_public_set_of_its_own(tmp_path: Path, run: Run) -> None:
     public = tmp_path / "rows.csv"
     public.write_text("x\n1\n2\n")
     done = run("pate", "new", str(tmp_path / "a"), "--public", str(public), "--parties", "40")
