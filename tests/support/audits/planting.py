@@ -8,7 +8,6 @@ comes out the same always.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,12 +39,10 @@ _LAPLACE_SHARE = SystemNoise.laplace_share
 
 def seed(patch: pytest.MonkeyPatch, text: str) -> None:
     """Let the samplers take the operating system's bits from a seed."""
-    asked = 0
+    bits = np.random.SFC64(list(text.encode()))
 
     def urandom(number: int) -> bytes:
-        nonlocal asked
-        asked += 1
-        return hashlib.shake_128(f"{text} {asked}".encode()).digest(number)
+        return bits.random_raw(-(-number // 8)).tobytes()[:number]
 
     patch.setattr(noises, "os", SimpleNamespace(urandom=urandom))
 
