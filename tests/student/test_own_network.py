@@ -37,8 +37,8 @@ from tests.support.student_samples import (
     round_end,
 )
 
-#: Voting records of a class, out of 90, so that no class is without votes.
-PLACES = 80
+#: Public images, and of them those where records vote.
+IMAGES, PLACES = 450, 80
 
 
 def images_of(inputs: Any) -> Images:
@@ -51,23 +51,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     encoder = Encoder.open(tiny.image_folder(folder / "encoder", width=32), trial=False)
     public, others = digits()
+    public = public.take(range(IMAGES))
     np.savez(folder / "public.npz", images=images_of(public.inputs).pixels)
     np.savez(folder / "test.npz", images=images_of(others.inputs).pixels[600:],
              labels=np.array(others.classes)[others.labels[600:]],
              groups=np.array([f"site {at % 3}" for at in range(297)]),
              who=np.array([f"patient {at // 3}" for at in range(297)]))  # fmt: skip
     seen, voting = (
-        encoder.embeddings(encoder.rows(images_of(each.inputs).pixels)[0])
+        encoder.embeddings(encoder.rows(images_of(each.inputs).pixels[:600])[0])
         for each in (public, others)
     )
     np.savez(folder / "embeddings.npz", **embedding_arrays(seen))  # type: ignore[arg-type]
     at = np.array(choose_rows(seen, PLACES, lambda _: None))
-    voters, told = voting.take(range(600)), others.labels[:600]
-    noisy = noisy_votes(seen, voters, told, "nearest", at, 1.0, classes=10, noise=0)
+    noisy = noisy_votes(seen, voting, others.labels[:600], "nearest", at, 1.0, classes=10, noise=0)
     best = noisy.counts.argmax(axis=1)
     rows = tuple(LabelRow(int(query), int(best[row]), 1, "records") for row, query in enumerate(at))
     labels = LabelSet(
-        b"c" * 16, public.classes, identify(seen).content_hash, 900, rows,
+        b"c" * 16, public.classes, identify(seen).content_hash, IMAGES, rows,
         json.dumps(json.loads(PRIVACY) | {"encoder": encoder.description.statement()}), noisy,
     )  # fmt: skip
     (folder / "labels.json").write_text(labels.to_json(), encoding="utf-8")
@@ -80,7 +80,7 @@ def test_votes_over_embeddings_teach_a_network_that_needs_no_encoder(
     out = place / "student"
     code, printed, shown = here(
         "train", "--labels", place / "labels.json", "--public",
-        place / "public.npz", "--encoder", place / "encoder", "--model", "propagation", "--steps", 120,
+        place / "public.npz", "--encoder", place / "encoder", "--model", "propagation", "--steps", 90,
         "--test", place / "test.npz", "--out", out, "--device", "cpu", "--json",
     )  # fmt: skip
     assert code == 0, shown
@@ -182,7 +182,7 @@ def test_predictions_for_a_server_are_of_the_images(place: Path) -> None:
 
     with connected(server, seen) as client:
         follow(client, seen, trained, say=lambda _: None, seen=pixels)
-    assert len(server.submitted[2].probabilities) == 900 * 2 * 4
+    assert len(server.submitted[2].probabilities) == IMAGES * 2 * 4
 
 
 def test_labelled_data_are_embedded_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

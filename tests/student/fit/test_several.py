@@ -61,7 +61,7 @@ def released(
     data: Dataset, code: str, sigma: float, points: tuple[str, ...] = RANGE
 ) -> tuple[Table, NoisyVotes, tuple[str, ...]]:
     """Public rows, and the noisy sum of private records; sigma in votes."""
-    public, _ = people(1000, 1)
+    public, _ = people(600, 1)
     made, answers = code_of(code), data.answers
     assert answers is not None
     if data.kind == "labels":
@@ -112,7 +112,7 @@ def test_a_student_of_several_labels_goes_to_files_and_back(tmp_path: Path, code
     student = taught(records(6000, 2), code, 4.0)
     assert student.classes == LABELS
     assert student.answer == "labels-2"
-    test = LabelledData(records(3000, 7), "test")
+    test = LabelledData(records(1500, 7), "test")
     found = evaluate_answers(student, test)
     best = evaluate_answers(_knowing(student), test).figures["macro_auc"]["value"]
     assert found.figures["macro_auc"]["value"] > best - 0.06
@@ -149,7 +149,7 @@ def _knowing(student: TableStudent) -> TableStudent:
 @pytest.mark.parametrize("code", ["nearest number", "dense-24 number"])
 def test_a_student_of_a_number_goes_to_files_and_back(tmp_path: Path, code: str) -> None:
     student = taught(days(6000, 2), code, 4.0)
-    held = days(3000, 7)
+    held = days(1500, 7)
     found = evaluate_answers(student, LabelledData(held, "test")).figures
     error, of_median = found["mean_absolute_error"]["value"], found["mean_absolute_error_of_median"]
     assert error < 0.8 * of_median
@@ -185,7 +185,7 @@ def stays(count: int, seed: int) -> Dataset:
 def test_a_student_of_more_points_than_two_ends_predicts_the_median(
     tmp_path: Path, code: str, points: tuple[str, ...]
 ) -> None:
-    data, held = stays(8000, 2), stays(3000, 7)
+    data, held = stays(8000, 2), stays(1500, 7)
     # A seventh of the numbers lies above the range.
     ends = taught(data, code, 1.0, ("1", "14"))
     student = taught(data, code, 1.0, points)
