@@ -81,15 +81,16 @@ def told_by_labels_alone() -> float:
 @pytest.mark.parametrize(
     ("model", "better", "steps"),
     # Seen with three seeds: 0.08 to 0.13 better, but for pate-g, 0.024 and 0.028. Half the steps that they
-    # take by themselves, and fewer, are enough for two of them: 0.10 and 0.036 better.
+    # take by themselves, and fewer, are enough: propagation is right for 0.955 of the digits, the
+    # others are 0.10 and 0.036 better.
     [
-        ("propagation", 0.05, None),
+        ("propagation", 0.05, 300),
         ("vat", 0.05, 200),
         ("pate-g", 0.005, 250),
     ],
 )
 def test_every_trainer_beats_a_network_that_learns_from_the_labels_alone(
-    model: str, better: float, steps: int | None, told_by_labels_alone: float
+    model: str, better: float, steps: int, told_by_labels_alone: float
 ) -> None:
     public, held_out = digits()
     lesson = noisy_lesson(public, 95, wrong=0.03)
