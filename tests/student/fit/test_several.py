@@ -58,10 +58,10 @@ def days(count: int, seed: int) -> Dataset:
 
 
 def released(
-    data: Dataset, code: str, sigma: float, points: tuple[str, ...] = RANGE
+    data: Dataset, code: str, sigma: float, points: tuple[str, ...] = RANGE, rows: int = 600
 ) -> tuple[Table, NoisyVotes, tuple[str, ...]]:
     """Public rows, and the noisy sum of private records; sigma in votes."""
-    public, _ = people(600, 1)
+    public, _ = people(rows, 1)
     made, answers = code_of(code), data.answers
     assert answers is not None
     if data.kind == "labels":
