@@ -57,12 +57,14 @@ class World:
         return self.bound(self.histograms.max(axis=1).astype(float), log_q)[:, 0]
 
     @cached_property
+    def every(self) -> Batch:
+        """The batch of all histograms."""
+        return self.batch(*range(len(self.histograms)))
+
+    @cached_property
     def kinds(self) -> NDArray[np.intp]:
         """(histograms,) which query of the batch of all histograms each of them is."""
-        every, log_q = (
-            self.batch(*range(len(self.histograms))),
-            gnmax_log_q(self.histograms, self.law),
-        )
+        every, log_q = self.every, gnmax_log_q(self.histograms, self.law)
         top = self.histograms.max(axis=1) if self.checked else 0.0
         same = (every.top[None, :] == np.broadcast_to(top, log_q.shape)[:, None]) & (
             every.log_q[None, :] == log_q[:, None]
@@ -73,8 +75,7 @@ class World:
 
     def worst(self, distance: int) -> Floats:
         """(histograms,) what the module says of each of them."""
-        every = self.batch(*range(len(self.histograms)))
-        made: Floats = every.worst_of_each(distance)[self.kinds, 0]
+        made: Floats = self.every.worst_of_each(distance)[self.kinds, 0]
         return made
 
     def batch(self, *rows: int) -> Batch:
