@@ -60,8 +60,8 @@ class _Enumerated(Lanes):
         super().__init__(os.urandom)
         self.choices = choices
         self.used = 0
-        self.weight = Fraction(1)
-        self.least = least
+        self.ways = 1  # as likely as this path
+        self.most = 1 / least if least else math.inf
 
     def below(self, bound: int, number: int) -> NDArray[np.int64]:
         drawn = np.zeros(number, dtype=np.int64)
@@ -73,8 +73,8 @@ class _Enumerated(Lanes):
             assert self.choices[self.used][0] == bound
             drawn[lane] = self.choices[self.used][1]
             self.used += 1
-            self.weight /= bound
-            if self.weight < self.least:
+            self.ways *= bound
+            if self.ways > self.most:
                 raise _Path
         return drawn
 
@@ -90,9 +90,9 @@ def enumerate_paths(
         lanes = _Enumerated(choices, least)
         try:
             result = run(lanes)
-            found[int(result[0]) if result.size else None] += lanes.weight
+            found[int(result[0]) if result.size else None] += Fraction(1, lanes.ways)
         except _Path:
-            cut += lanes.weight
+            cut += Fraction(1, lanes.ways)
         del choices[lanes.used :]
         while choices and choices[-1][1] == choices[-1][0] - 1:
             choices.pop()
