@@ -26,7 +26,7 @@ def encode(label: str, *parts: bytes) -> bytes:
     False
     """
     whole = ((_DOMAIN + label).encode(), *parts)
-    return b"".join(len(part).to_bytes(8, "little") + part for part in whole)
+    return b"".join([len(part).to_bytes(8, "little") + part for part in whole])
 
 
 def decode(label: str, raw: bytes) -> list[bytes]:

@@ -132,7 +132,7 @@ class Graph:
 
     def neighbours(self, name: str) -> frozenset[str]:
         """Return the parties that ``name`` masks with, without itself."""
-        return self._neighbours[name]
+        return self.holders(name) - {name}
 
     @cached_property
     def signers(self) -> frozenset[str]:
@@ -146,7 +146,15 @@ class Graph:
 
     def holders(self, name: str) -> frozenset[str]:
         """Return the parties with shares of the secrets of ``name``, itself included."""
-        return self._neighbours[name] | {name}
+        if name not in self._holders:
+            place, side = self._places[name], self.degree.neighbours // 2
+            around = range(place - side, place + side + 1)
+            self._holders[name] = (
+                self._everybody
+                if self.degree.complete
+                else frozenset(self.order[at % len(self.order)] for at in around)
+            )
+        return self._holders[name]
 
     def enough(self, left: Collection[str], parties: Iterable[str]) -> bool:
         """Whether ``left`` has a threshold of the holders of each of ``parties``."""
@@ -154,17 +162,17 @@ class Graph:
         return all(len(self.holders(name) & among) >= self.threshold for name in parties)
 
     @cached_property
-    def _neighbours(self) -> dict[str, frozenset[str]]:
-        order, n = self.order, len(self.order)
-        if self.degree.complete:
-            everybody = frozenset(order)
-            return {name: everybody - {name} for name in order}
-        side = self.degree.neighbours // 2
-        steps = [step for step in range(-side, side + 1) if step]
-        return {
-            name: frozenset(order[(place + step) % n] for step in steps)
-            for place, name in enumerate(order)
-        }
+    def _holders(self) -> dict[str, frozenset[str]]:
+        """Of those that were asked for: a party asks for its own alone."""
+        return {}
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.order)}
+
+    @cached_property
+    def _everybody(self) -> frozenset[str]:
+        return frozenset(self.order)
 
 
 def graph_of(context: Context, announced: bytes, names: Collection[str]) -> Graph:
