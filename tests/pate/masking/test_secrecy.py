@@ -14,7 +14,7 @@ import copy
 import hashlib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
@@ -133,6 +133,9 @@ class Play:
         keys = {name: party.keys() for name, party in self.parties.items()}
         self.signers = Announced(context, keys).graph.signers
         self.boxes = {name: party.shares(keys) for name, party in self.parties.items()}
+        # What never changes is most of a party, and not copied with it.
+        whole = [context, *keys.values(), *(each._announced for each in self.parties.values())]
+        self.fixed = {id(each): each for each in whole}
         # Everybody masks once with everybody, which tells who uses which key.
         for name in names:
             self.mask(name, self.everyone, 0)
@@ -147,11 +150,12 @@ class Play:
         self.grid = np.indices((self.ring.size,) * len(self.masks)).reshape(len(self.masks), -1)
         self.signature = cache(self._signature)
         self.opening = cache(self._opening)
+        self.learnt: dict[frozenset[int], frozenset[Mask]] = {}
         self.table = cache(self._table)
 
     def mask(self, name: str, heard: Names, vote: int) -> tuple[PartyMasking, int]:
         """A party after it has masked, having got the boxes of ``heard``; and its masked vote."""
-        party = copy.deepcopy(self.parties[name])
+        party = copy.deepcopy(self.parties[name], {**self.fixed})
         boxes = {peer: self.boxes[peer][name] for peer in heard if name in self.boxes[peer]}
         masked = party.mask(boxes, np.array([[vote, 0]], dtype=np.int64))
         return party, int(self.ring.unpack(masked, 2)[0])
@@ -185,8 +189,14 @@ class Play:
         self.ideal.now = {}
         return table
 
-    def learned(self, openings: Iterable[UnmaskingShares]) -> frozenset[Mask]:
+    def learned(self, openings: Collection[UnmaskingShares]) -> frozenset[Mask]:
         """The masks that the openings and the accomplices' shares give away."""
+        which = frozenset(map(id, openings))  # each is kept, by ``opening``
+        if which not in self.learnt:
+            self.learnt[which] = self._learned(openings)
+        return self.learnt[which]
+
+    def _learned(self, openings: Collection[UnmaskingShares]) -> frozenset[Mask]:
         # Everybody sealed a share of either secret for each accomplice among its neighbours.
         seeds = Counter(
             {name: len(self.accomplices & self.boxes[name].keys()) for name in self.honest}
