@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard
 
@@ -234,8 +235,8 @@ def _canonical(column: Column) -> list[bytes]:
     """Return each cell as bytes, prefixed by their length and unique within its column kind."""
     if is_numeric(column):
         # One NaN and one zero, whatever the bits they came with.
-        plain = np.where(np.isnan(column), np.nan, column + 0.0).astype("<f8")
-        return [cell.tobytes() for cell in plain]
+        plain = np.where(np.isnan(column), np.nan, column + 0.0).astype("<f8").tobytes()
+        return [plain[at : at + 8] for at in range(0, len(plain), 8)]
     texts = [str(cell).encode() for cell in column.tolist()]
     return [len(text).to_bytes(4, "big") + text for text in texts]
 
@@ -247,14 +248,23 @@ _AT_A_TIME = 4_096
 Inputs: TypeAlias = Images | Table | Embeddings
 
 
+#: Digests of inputs that are still in memory; they cannot be written to.
+_DIGESTS: weakref.WeakKeyDictionary[Inputs, bytes] = weakref.WeakKeyDictionary()
+
+
 def content_hash(inputs: Inputs) -> bytes:
     """Return the SHA-256 digest that identifies a public set: its schema and its rows in order."""
+    if inputs not in _DIGESTS:
+        _DIGESTS[inputs] = _digest(inputs)
+    return _DIGESTS[inputs]
+
+
+def _digest(inputs: Inputs) -> bytes:
     whole = hashlib.sha256(b"pate public set v1\0" + inputs.schema().encode() + b"\0")
     # In blocks: all digests of a large set would take more memory than small inputs.
     for first in range(0, len(inputs), _AT_A_TIME):
         some = inputs.take(range(first, min(first + _AT_A_TIME, len(inputs))))
-        for digest in some.row_hashes():
-            whole.update(digest)
+        whole.update(b"".join(some.row_hashes()))
     return whole.digest()
 
 

@@ -229,7 +229,7 @@ def least_share(
         ) from error
 
 
-@lru_cache(maxsize=64)  # read again with each ledger
+@lru_cache(maxsize=64, typed=True)  # read again with each ledger, and by a plan of several sizes
 def least_share_of(
     most: Fraction,
     honest: int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -279,13 +280,18 @@ def _spec(options: PlanOptions, public: int, said: list[str]) -> CampaignSpec:
         code=options.code or NEAREST,
         range=options.range or ("0,1" if says.name == NUMBER else None),
     )
-    inputs = Table(("input",), (np.arange(public, dtype=np.float64),))
     return spec_of(
         asked,
-        inputs,
+        _stand_in(public),
         say=said.append,
         chosen=lambda rows, number, _: tuple(range(len(rows)))[:number],
     )
+
+
+@lru_cache(maxsize=4)
+def _stand_in(public: int) -> Table:
+    """Return a public set of that many inputs."""
+    return Table(("input",), (np.arange(public, dtype=np.float64),))
 
 
 def _says(options: PlanOptions) -> Answer:
