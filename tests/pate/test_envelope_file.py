@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 MESSAGES = [b"a", b"bc" * 5000, bytes(77)]
-MUTANTS = 2000
+MUTANTS = 700
 
 
 def manifest(**changes: object) -> Manifest:

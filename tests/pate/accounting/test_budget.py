@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from typing import Final
 
@@ -69,7 +70,7 @@ class FilterMachine(RuleBasedStateMachine):
 
 
 TestFilterMachine = FilterMachine.TestCase
-TestFilterMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestFilterMachine.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 
 
 def test_it_is_exact_to_the_last_query() -> None:
@@ -200,6 +201,7 @@ def spreads(votes: int) -> Iterator[tuple[int, ...]]:
             yield each
 
 
+@cache
 def cost(share: Fraction, moved: tuple[int, ...]) -> tuple[Fraction, Fraction]:
     """rho, and half of mu squared, of a round in which these counts differ by so much."""
     squares, cells = sum(each**2 for each in moved), sum(each != 0 for each in moved)

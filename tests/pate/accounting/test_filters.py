@@ -167,8 +167,8 @@ def test_a_coordinator_who_looks_before_he_chooses_gets_no_more_than_delta(
     found = {
         (bound, share, dose): adaptive_delta(rule, share, dose, bound, 1e-5) / 1e-5
         for bound in (0.5, 1.0)
-        for share in (0.3, 0.5, 0.7)
-        for dose in (0.5, 0.95)
+        for share in (0.3, 0.7)
+        for dose in (0.95,)
     }
     if holds:
         assert max(found.values()) <= 1

@@ -224,7 +224,7 @@ def test_it_opens_as_often_as_it_says() -> None:
     from scipy import stats
 
     world, gate = WORLDS[0]
-    noise, tosses = SimulatedNoise(20), 1200
+    noise, tosses = SimulatedNoise(20), 600
     seen = []
     for top in (30, 44, 49, 52, 55, 60):
         batch = world.batch(top)

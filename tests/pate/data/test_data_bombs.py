@@ -159,15 +159,15 @@ def test_text_of_another_encoding(tmp_path: Path) -> None:
 def test_many_rows_and_texts_of_some_hundred_characters(tmp_path: Path) -> None:
     """Text that differs in every row, categories, gaps, several groups of rows."""
     rng = np.random.default_rng(3)
-    rows = 60_000
+    rows = 12_000
     notes = [f"{at} " + "word " * int(rng.integers(0, 100)) for at in range(rows)]
     ward = [("a", "b", None, " c ", "?")[at % 5] for at in range(rows)]
     age = [None if at % 7 == 0 else at / 2 for at in range(rows)]
     columns = {
         "note.text": notes, "ward": ward, "kind": pa.array(ward).dictionary_encode(), "age": age,
-        "stage": pa.array([None, 3] * (rows // 2)).dictionary_encode(), "flag": [True, False] * 30_000,
+        "stage": pa.array([None, 3] * (rows // 2)).dictionary_encode(), "flag": [True, False] * 6_000,
     }  # fmt: skip
-    table = read_inputs(written(tmp_path, columns, row_group_size=17_000))
+    table = read_inputs(written(tmp_path, columns, row_group_size=3_400))
     assert [is_numeric(column) for column in columns_of(table)] == [False] * 3 + [True] * 3
     assert columns_of(table)[0].tolist() == [note.strip() for note in notes]
     plain = ["" if w in (None, "?") else w.strip() for w in ward]

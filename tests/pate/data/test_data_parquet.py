@@ -311,7 +311,7 @@ numbers = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(numbers=numbers, form=st.sampled_from(FORMATS))
 def test_a_number_is_read_as_it_was_meant_or_named(
     place: Path, numbers: list[tuple[int, int]], form: tuple[CellDecimal, Thousands]

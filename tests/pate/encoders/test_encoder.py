@@ -224,7 +224,7 @@ def squares(count: int) -> onnx.ModelProto:
 
 def test_a_record_that_takes_too_long_is_left_out_and_stays_so(tmp_path: Path) -> None:
     """Seconds of products, of which a hundredth is granted."""
-    folder = tiny.write(tmp_path / "slow", squares(5_000), tiny.image_description())
+    folder = tiny.write(tmp_path / "slow", squares(1_000), tiny.image_description())
     opened = Encoder.open(folder, trial=False, seconds=0.01)
     (image,) = pictures(1)
     with pytest.raises(UnusableRecordError, match="takes too long"):

@@ -69,7 +69,7 @@ def test_far_or_equal_rows() -> None:
 
 def test_it_learns_what_is_not_linear_in_columns() -> None:
     """Whether two numbers have one sign: directions of the columns themselves know nothing of it."""
-    public, private = rows_of(1500, 0), rows_of(8000, 1)
+    public, private = rows_of(1500, 0), rows_of(4000, 1)
     truth = [
         np.sign(each.columns[0].astype(float) * each.columns[1].astype(float)) > 0
         for each in (public, private)
@@ -79,8 +79,8 @@ def test_it_learns_what_is_not_linear_in_columns() -> None:
     chosen = representatives(places, 64)
     directions = Directions.fit(points[chosen], points[looked_at(len(points))])
     sums = dense_votes(directions, space.embed(private), truth[1].astype(np.int64), 2)
-    noise = np.rint(5 * GRID * np.random.default_rng(4).normal(size=sums.shape))
-    noisy = NoisyVotes(chosen, sums + noise.astype(np.int64), 5.0 * GRID, "dense-64")
+    noise = np.rint(2.5 * GRID * np.random.default_rng(4).normal(size=sums.shape))
+    noisy = NoisyVotes(chosen, sums + noise.astype(np.int64), 2.5 * GRID, "dense-64")
     chances = linear_chances(public, noisy)
     assert chances is not None
     assert float(((chances[:, 1] > 0.5) == truth[0]).mean()) > 0.85

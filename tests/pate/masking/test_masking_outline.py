@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 
 import pytest
@@ -94,10 +96,17 @@ def announced() -> dict[str, Keys]:
     return {name: party_of(CONTEXT, name).keys() for name in NAMES}
 
 
+@cache
+def known(keys: tuple[tuple[str, Keys], ...]) -> tuple[Announced, KeyTree]:
+    """What a server has of these keys, every signature checked once."""
+    return Announced(CONTEXT, dict(keys)), KeyTree(dict(keys))
+
+
 def told(keys: Mapping[str, Keys], name: str = ME) -> Request:
     """What an honest server tells a party."""
-    holders = sorted(Announced(CONTEXT, keys).graph.holders(name))
-    return {each: keys[each] for each in holders}, KeyTree(keys).outline(holders)
+    every, tree = known(tuple(keys.items()))
+    holders = sorted(every.graph.holders(name))
+    return {each: keys[each] for each in holders}, tree.outline(holders)
 
 
 def fresh(name: str = ME) -> PartyMasking:
@@ -238,9 +247,8 @@ def test_who_was_told_of_other_keys_far_away_has_no_part_in_the_sum(
 class Signing:
     """A party that has masked its votes, and the keys of all others' identities."""
 
-    def __init__(self) -> None:
-        keys = {name: party_of(CONTEXT, name).keys() for name in NAMES}
-        self.every = Announced(CONTEXT, keys)
+    def __init__(self, keys: dict[str, Keys]) -> None:
+        self.every, _ = known(tuple(keys.items()))
         self.party = fresh()
         self.party.shares(*told(keys))
         near = sorted(self.every.graph.neighbours(ME))
@@ -253,8 +261,22 @@ class Signing:
         return {name: identity_of(name).sign(signed) for name in names}
 
 
-def test_a_list_needs_the_signatures_of_enough_of_the_parties_that_sign_for_all() -> None:
-    play = Signing()
+@pytest.fixture(scope="module")
+def masked(announced: dict[str, Keys]) -> Signing:
+    return Signing(announced)
+
+
+@pytest.fixture
+def play(masked: Signing) -> Signing:
+    """A party that has signed no list."""
+    again = copy.copy(masked)
+    again.party = copy.deepcopy(masked.party)
+    return again
+
+
+def test_a_list_needs_the_signatures_of_enough_of_the_parties_that_sign_for_all(
+    play: Signing,
+) -> None:
     assert len(play.signers) == 45
     play.party.sign_survivors(NAMES)
     others = sorted(set(NAMES) - set(play.signers))
@@ -270,9 +292,8 @@ def test_a_list_needs_the_signatures_of_enough_of_the_parties_that_sign_for_all(
     }  # fmt: skip
 
 
-def test_two_lists_of_survivors() -> None:
+def test_two_lists_of_survivors(play: Signing) -> None:
     """As many signers as it can be for each list, with all colluders on both: one is too few."""
-    play = Signing()
     far = next(name for name in NAMES if name not in play.signers and name not in {ME, *play.boxes})
     without = tuple(name for name in NAMES if name != far)
     play.party.sign_survivors(without)

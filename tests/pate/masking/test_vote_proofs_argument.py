@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import cache
 
 import numpy as np
 import pytest
@@ -209,9 +210,8 @@ CHEATS = {
 
 
 @pytest.mark.parametrize("cheat", CHEATS)
-@pytest.mark.parametrize("attempt", range(3))
-def test_invalid_votes_are_found(cheat: str, attempt: int) -> None:
-    refused(Cheat(CHEATS[cheat]), RANGE, bytes([attempt]) * 32)
+def test_invalid_votes_are_found(cheat: str) -> None:
+    refused(Cheat(CHEATS[cheat]), RANGE)
 
 
 def test_the_cheats_are_caught_for_the_votes_alone() -> None:
@@ -269,7 +269,7 @@ def test_what_is_no_codeword_is_found(group: int, why: str) -> None:
 
 def test_corrupting_few_columns_is_harmless() -> None:
     """What is opened is then as committed, and decodes to the honest rows: not a way to cheat."""
-    seeds = (bytes([each]) * 32 for each in range(20))
+    seeds = (bytes([each]) * 32 for each in range(10))
     held = 0
     for seed in seeds:
         cheat = Corrupt(0, 1)
@@ -278,7 +278,7 @@ def test_corrupting_few_columns_is_harmless() -> None:
         except ProtocolError:
             continue
         held += 1
-    assert held >= 10  # each passes with chance 1 - 160/4096; fewer with chance below 1e-10
+    assert held >= 4  # each passes with chance 1 - 160/4096; fewer with chance below 2e-8
 
 
 class Switch(Prover):
@@ -467,6 +467,7 @@ def test_challenges_depend_on_their_use_and_the_seed() -> None:
 # --- the link --------------------------------------------------------------------------------
 
 
+@cache
 def three() -> tuple[Shape, list[Elements], NDArray[np.int64], Elements]:
     links, masks, total = [], np.zeros((1, 1), np.uint64), np.zeros((40, 3), np.int64)
     for name, k in (("mercy", 3), ("saint_anna", 20), ("unity", 7)):

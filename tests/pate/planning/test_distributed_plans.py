@@ -51,12 +51,9 @@ def plan(mechanism: Mechanism = CONFIDENT, cap: Fraction | None = None, **change
 @pytest.mark.parametrize(
     "mechanism", [GNMAX, CONFIDENT]
 )  # fmt: skip
-@pytest.mark.parametrize("shares", [HONEST, 25])
-def test_a_plan_expects_what_sums_of_shares_give(
-    mechanism: DistributedTeachers, shares: int
-) -> None:
-    """The shipped rules on votes and real sums: Bernstein's inequality over 20,000 queries."""
-    few, repeats = PUBLIC.thinned(40), 500
+def test_a_plan_expects_what_sums_of_shares_give(mechanism: DistributedTeachers) -> None:
+    """The shipped rules on votes and real sums: Bernstein's inequality over 8,000 queries."""
+    few, repeats, shares = PUBLIC.thinned(40), 200, 25
     expected = Prospect.of(mechanism, few, shares=shares)
     rows = np.repeat(few.votes, repeats, axis=0)
     noise = SimulatedNoise(5)
@@ -72,7 +69,7 @@ def test_a_plan_expects_what_sums_of_shares_give(
         variance = repeats * float((expectations * (1 - expectations)).sum())
         allowed = level / 3 + math.sqrt(level**2 / 9 + 2 * variance * level)
         assert abs(int(seen.sum()) - repeats * float(expectations.sum())) <= allowed + 0.5
-        assert allowed < 0.04 * seen.sum(), "it could not fail otherwise"
+        assert allowed < 0.06 * seen.sum(), "it could not fail otherwise"
 
 
 class TestTwoFigures:

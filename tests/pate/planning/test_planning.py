@@ -126,9 +126,10 @@ class TestExpectations:
         rng, noise = np.random.default_rng(2), SimulatedNoise(3)
         runs = 300
         seen: list[tuple[int, int, int]] = []
-        for _ in range(runs):
-            chosen = rng.integers(len(population), size=120)
-            outcomes = mechanism.answer_all(population.votes[chosen], noise)
+        every = rng.integers(len(population), size=(runs, 120))
+        answers = iter(mechanism.answer_all(population.votes[every.ravel()], noise))
+        for chosen in every:
+            outcomes = [next(answers) for _ in chosen]
             purse = PrivacyFilter(budget)
             given = []
             for outcome in outcomes:

@@ -120,7 +120,7 @@ def test_never_above_the_independent_cost(log_q: float, c: float, order: float) 
     assert 0.0 <= got <= c * order
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(log_qs, st.floats(0.0, 1.0), rates, orders)
 def test_grows_with_q(log_q: float, part: float, c: float, order: float) -> None:
     other = log_q * part if math.isfinite(log_q) else -1000.0 * part - 1e-9
@@ -214,7 +214,7 @@ def test_the_digits_that_can_be_had_are_had() -> None:
             assert rdp([log_q], mu, [order], 1e-9)[0, 0] == pytest.approx(least, rel=3e-9)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(log_chances, mus, real_orders)
 def test_no_point_is_above_the_bound(log_q: float, mu: float, order: float) -> None:
     logits = np.linspace(-40.0, 40.0, 4001)
@@ -226,7 +226,7 @@ def test_no_point_is_above_the_bound(log_q: float, mu: float, order: float) -> N
     assert got <= best * (1.0 + 1.2e-3) + rounding
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @example(-7.0, 1.25, 3.5, 17.0, 1.0)
 @given(log_chances, mus, real_orders, st.floats(-20.0, 20.0), st.floats(1e-3, 12.0))
 def test_no_point_of_a_cell_is_above_the_bound_of_the_cell(
@@ -247,7 +247,7 @@ def test_no_point_of_a_cell_is_above_the_bound_of_the_cell(
         assert best <= np.logaddexp(0.0, ref[0] + np.log(cell)) * (1.0 + 1e-9) + 1e-12
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.floats(-1e5, -1e-3), st.floats(1e-3, 1.0), st.floats(1e-3, 8.0), st.floats(1.01, 512.0))
 def test_more_q_more_mu_and_more_order_cost_more(
     log_q: float, step: float, mu: float, order: float
@@ -261,7 +261,7 @@ def test_more_q_more_mu_and_more_order_cost_more(
     assert (got <= mu * mu / 2.0 * np.array([order, order * (1.0 + step)])).all()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.floats(-600.0, -0.1), st.floats(1e-3, 4.0), st.floats(1.01, 256.0))
 def test_never_above_theorem_6(log_q: float, mu: float, order: float) -> None:
     old = theorem6.rdp([log_q], mu**2 / 2.0, [order])[0, 0]
