@@ -38,16 +38,22 @@ def bars(count: int, seed: int = 0) -> tuple[Images, np.ndarray]:
     return Images(pixels.astype(np.uint8)), kinds.astype(np.int64)
 
 
-@pytest.mark.parametrize("name", IMAGE_SPACES)
-@pytest.mark.parametrize("channels", [1, 3])
+#: Of spaces over a public set, which are made of these.
+PLAIN = [name for name in IMAGE_SPACES if not name.startswith(("diffusion", "steady"))]
+
+
+@pytest.mark.parametrize(
+    ("name", "channels"), [*itertools.product(IMAGE_SPACES, [1]), *itertools.product(PLAIN, [3])]
+)
 def test_each_point_is_made_from_its_own_image_alone(name: str, channels: int) -> None:
-    images = Images(np.repeat(bars(600)[0].pixels, channels, axis=3))
+    images = Images(np.repeat(bars(500)[0].pixels, channels, axis=3))
     space = space_over(images, name)
     assert space.name == name
+    images = images.take(range(120))
     points = space.embed(images)
-    assert points.shape == (600, space.width)
+    assert points.shape == (120, space.width)
     assert points.dtype == np.float32
-    rows = np.random.default_rng(1).permutation(600)[:37]
+    rows = np.random.default_rng(1).permutation(120)[:37]
     assert np.array_equal(space.embed(images.take(rows)), points[rows])
     assert np.array_equal(space.embed(images.take([5])), points[[5]])
     assert space.embed(images.take(np.arange(0))).shape == (0, space.width)

@@ -60,7 +60,9 @@ def search_for(
 
 @pytest.fixture(scope="module")
 def searches() -> dict[str, Search]:
-    return {kind: search_for(kind) for kind in LIKE}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search_module, "_COARSE", {"noise": 16, "sigma1": 6, "threshold": 10})
+        return {kind: search_for(kind) for kind in LIKE}
 
 
 def planned(mechanism: Mechanism, epsilon: float, population: Population = PUBLIC) -> Plan:
@@ -181,7 +183,8 @@ def test_a_unit_of_many_votes_gets_less() -> None:
     assert rights == sorted(rights, reverse=True)
 
 
-def test_the_first_round_spends_its_share_only() -> None:
+def test_the_first_round_spends_its_share_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search_module, "_COARSE", {"noise": 8, "sigma1": 4, "threshold": 5})
     rounds: dict[str, Any] = {"rounds": 2, "part": Fraction(1, 4)}
     found = search_for(**rounds).best(2.0, SURE)
     assert found is not None
