@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pate.errors import AccountingError, UsageError
 from pate.noise.exact import LARGEST_SHARED, SystemNoise, discrete_laplace_share
-from pate.noise.lanes import Lanes, fill
+from pate.noise.lanes import Lanes
 from pate.noise.share_laws import GeometricShares
 from tests.support.noise_laws import FALSE_ALARM, chi_square, enumerate_paths, weights
 from tests.support.simulated_noise import SimulatedNoise
@@ -77,20 +77,6 @@ def test_the_coin_of_zero_has_its_exact_probability(t: int, s: int) -> None:
     assert float(found[1]) <= math.exp(-s / t) * (1 + 1e-12)
     assert math.exp(-s / t) <= float(found[1] + cut)
     assert cut < Fraction(1, 50)
-
-
-@pytest.mark.parametrize(("scale", "shares"), LAWS)
-def test_one_side_of_a_share_is_negative_binomial(scale: str, shares: int) -> None:
-    t = Fraction(scale)
-    lanes = Lanes(os.urandom)
-    drawn = fill(
-        lambda number: lanes.negative_binomial(t.numerator, t.denominator, shares, number),
-        DRAWS,
-        0.1,
-    )
-    reach = math.ceil(60 * t) + 10
-    law = dict(enumerate(side(t, 1 / shares, reach).tolist()))
-    assert chi_square(drawn, law) > FALSE_ALARM
 
 
 @pytest.mark.parametrize(("scale", "shares"), LAWS)
