@@ -254,18 +254,14 @@ _DIGESTS: weakref.WeakKeyDictionary[Inputs, bytes] = weakref.WeakKeyDictionary()
 
 def content_hash(inputs: Inputs) -> bytes:
     """Return the SHA-256 digest that identifies a public set: its schema and its rows in order."""
-    if inputs not in _DIGESTS:
-        _DIGESTS[inputs] = _digest(inputs)
-    return _DIGESTS[inputs]
-
-
-def _digest(inputs: Inputs) -> bytes:
+    if inputs in _DIGESTS:
+        return _DIGESTS[inputs]
     whole = hashlib.sha256(b"pate public set v1\0" + inputs.schema().encode() + b"\0")
     # In blocks: all digests of a large set would take more memory than small inputs.
     for first in range(0, len(inputs), _AT_A_TIME):
         some = inputs.take(range(first, min(first + _AT_A_TIME, len(inputs))))
         whole.update(b"".join(some.row_hashes()))
-    return whole.digest()
+    return _DIGESTS.setdefault(inputs, whole.digest())
 
 
 @dataclass(frozen=True, eq=False)

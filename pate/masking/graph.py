@@ -146,15 +146,9 @@ class Graph:
 
     def holders(self, name: str) -> frozenset[str]:
         """Return the parties with shares of the secrets of ``name``, itself included."""
-        if name not in self._holders:
-            place, side = self._places[name], self.degree.neighbours // 2
-            around = range(place - side, place + side + 1)
-            self._holders[name] = (
-                self._everybody
-                if self.degree.complete
-                else frozenset(self.order[at % len(self.order)] for at in around)
-            )
-        return self._holders[name]
+        place, side, n = self._places[name], self.degree.neighbours // 2, len(self.order)
+        around = (self.order[at % n] for at in range(place - side, place + side + 1))
+        return frozenset(self.order if self.degree.complete else around)
 
     def enough(self, left: Collection[str], parties: Iterable[str]) -> bool:
         """Whether ``left`` has a threshold of the holders of each of ``parties``."""
@@ -162,17 +156,8 @@ class Graph:
         return all(len(self.holders(name) & among) >= self.threshold for name in parties)
 
     @cached_property
-    def _holders(self) -> dict[str, frozenset[str]]:
-        """Of those that were asked for: a party asks for its own alone."""
-        return {}
-
-    @cached_property
     def _places(self) -> dict[str, int]:
         return {name: place for place, name in enumerate(self.order)}
-
-    @cached_property
-    def _everybody(self) -> frozenset[str]:
-        return frozenset(self.order)
 
 
 def graph_of(context: Context, announced: bytes, names: Collection[str]) -> Graph:

@@ -59,10 +59,6 @@ class Cuts:
     log_rest: Floats  # ln(1 - q')
     log_loss: Floats  # ln(-ln(1 - q'))
 
-    def at(self, place: int) -> Cuts:
-        """Return those at one place of the last axis, which stays."""
-        return Cuts(**{name: each[..., place : place + 1] for name, each in vars(self).items()})
-
 
 def cut(log_q: Floats, logit: Floats, mu: float) -> Cuts:
     """Return the tails that share the mass q as t to 1 - t; ``mu`` is the shift in standard deviations."""
@@ -210,15 +206,12 @@ def log_excess(log_q: Floats, mu: float, orders: Floats, tightness: float) -> Fl
     """
     order = orders[:, None]
     cuts = cut(log_q[:, None, None], GRID, mu)
-    ref = largest_part(cuts.at(0), cuts.at(len(GRID) - 1), order, mu)
+    upper, lower = (cut(log_q[:, None, None], end, mu) for end in (GRID[:1], GRID[-1:]))
+    ref = largest_part(upper, lower, order, mu)
     items = (len(log_q) * len(orders), len(GRID))
     made = points(cuts, order, mu, ref).reshape(6, *items)
     left, right = made[:, :, :-1].reshape(6, -1), made[:, :, 1:].reshape(6, -1)
     item = np.repeat(np.arange(items[0]), items[1] - 1)
-    # The width of a cell is that of all orders.
-    first = made.reshape(6, *ref.shape[:2], len(GRID))[:, :, :1]
-    widths = _log_width(first[..., :-1], first[..., 1:], log_q[:, None, None], mu)
-    least, most = (np.repeat(each, len(orders), axis=1).ravel() for each in widths)
 
     ref, log_q, order = ref.ravel(), np.repeat(log_q, len(orders)), np.tile(orders, len(log_q))
     exponent = order * (order - 1.0) * (mu * mu / 2.0)
@@ -228,6 +221,7 @@ def log_excess(log_q: Floats, mu: float, orders: Floats, tightness: float) -> Fl
     best = (made[FIRST] + made[SECOND]).max(axis=1)
     top = best.copy()
     for halving in range(_HALVINGS + 1):
+        least, most = _log_width(left, right, log_q[item], mu)
         bound = _cell_bound(left, right, least - ref[item], most - ref[item])
         goal = best * (1.0 + tightness) + slack
         # Halving cannot reduce an error due to the rounding of w.
@@ -244,7 +238,6 @@ def log_excess(log_q: Floats, mu: float, orders: Floats, tightness: float) -> Fl
         left = np.concatenate([left, between], axis=1)
         right = np.concatenate([between, right], axis=1)
         item = np.concatenate([item, item])
-        least, most = _log_width(left, right, log_q[item], mu)
 
     sizes = 32.0 + np.abs(log_q - ref) + exponent + order * mu * np.sqrt(-2.0 * log_q)
     found: Floats = ref + np.log(top + slack) + 2.0**-48 * sizes

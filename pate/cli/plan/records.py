@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -59,8 +58,9 @@ class RecordsReport:
         public = options.queries or max(_ANY, 4 * (options.representatives or 1))
         if options.public is not None:
             public = _distinct(options.public)
+        inputs = Table(("input",), (np.arange(public, dtype=np.float64),))  # hashed once
         said: list[str] = []
-        spec = _spec(options, public, said)
+        spec = _spec(options, inputs, said)
         middle = len(spec.representatives or ())
         if options.representatives is not None and middle < options.representatives:
             raise UsageError(
@@ -83,7 +83,7 @@ class RecordsReport:
             )
             rows.append(
                 plan_records(
-                    _spec(each, public, []),
+                    _spec(each, inputs, []),
                     records=options.expected_records or RECORDS,
                     columns=_columns(options),
                     purity=PURITY if options.purity is None else options.purity,
@@ -260,8 +260,8 @@ _MEANING: Final = {
 }
 
 
-def _spec(options: PlanOptions, public: int, said: list[str]) -> CampaignSpec:
-    """Return the campaign that a server would make of the same options over so many public inputs."""
+def _spec(options: PlanOptions, inputs: Table, said: list[str]) -> CampaignSpec:
+    """Return the campaign that a server would make of the same options over as many public inputs."""
     says = _says(options)
     named = None
     if says.in_rounds or says.name in (LABELS, ORDERED):
@@ -282,16 +282,10 @@ def _spec(options: PlanOptions, public: int, said: list[str]) -> CampaignSpec:
     )
     return spec_of(
         asked,
-        _stand_in(public),
+        inputs,
         say=said.append,
         chosen=lambda rows, number, _: tuple(range(len(rows)))[:number],
     )
-
-
-@lru_cache(maxsize=4)
-def _stand_in(public: int) -> Table:
-    """Return a public set of that many inputs."""
-    return Table(("input",), (np.arange(public, dtype=np.float64),))
 
 
 def _says(options: PlanOptions) -> Answer:
