@@ -1,4 +1,7 @@
-"""A production campaign with two crashes, and one of few labels that says so."""
+"""A campaign of enrolled parties with two crashes, and one of few labels that says so.
+
+Over the direct link: over Flower enrolled parties take part in ``faults/test_superlink_restart.py``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.world.commands import Campaign, DirectCampaign
+from tests.support.world.commands import DirectCampaign
 from tests.support.world.sites import Sites, lenient
 
 if TYPE_CHECKING:
@@ -19,11 +22,11 @@ QUERIES = 30
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+def told(tmp_path_factory: pytest.TempPathFactory) -> DirectCampaign:
     """The campaign, run to its end."""
     folder = tmp_path_factory.mktemp("enrolled")
     sites = Sites(folder, NAMES).deal()
-    with Campaign(folder / "campaign", sites) as campaign:
+    with DirectCampaign(folder / "campaign", sites) as campaign:
         campaign.enrol(lenient(5, 3))
         started = campaign.serve(
             sites.public(0, QUERIES), "--min-parties", "3", "--colluders", "0", "--patience", "8",
@@ -38,32 +41,23 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
         return campaign
 
 
-def test_labels_come_out_and_the_ledger_holds(told: Campaign) -> None:
+def test_labels_come_out_and_the_ledger_holds(told: DirectCampaign) -> None:
     assert told.verified()["labels_released"] == QUERIES
     # "up" died after its masked votes had left: they are in the sum all the same.
     assert told.body("votes")["responders"] == ["east", "north", "up", "west"]
 
 
-def test_what_left_is_in_each_partys_own_ledger(told: Campaign) -> None:
+def test_what_left_is_in_each_partys_own_ledger(told: DirectCampaign) -> None:
     shown = told.does("ledger", "party", "ledger", "--home", told.sites.home("east"))
     assert "nobody saw our votes alone" in shown.output
     assert "with the votes of east, north, up, west" in shown.output
     assert "epsilon" in shown.output
 
 
-def test_the_published_statement_agrees_with_it(told: Campaign) -> None:
+def test_the_published_statement_agrees_with_it(told: DirectCampaign) -> None:
     text = told.exported().privacy
     told.verify_at("west", text)
     told.verify_at("west", text.replace('"teachers": ', '"teachers": 1'), 22)
-
-
-def test_a_server_that_is_not_the_enrolled_one(told: Campaign) -> None:
-    """At the same place, and without the certificate that the party pinned."""
-    with Campaign(told.folder / "strange", told.sites) as strange:
-        strange.serve(told.sites.public(100, 20), parties=",".join(NAMES)).says("waiting for")
-        one = strange.party("east")
-        one.ends(40)
-        assert "TLS" in one.lines[-1]
 
 
 @pytest.mark.slow

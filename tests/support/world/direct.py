@@ -13,7 +13,8 @@ import threading
 import time
 import uuid
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener, wait
+from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import wait as wait_for
 from typing import TYPE_CHECKING, Final, Self
 
 from aggregator_server.exchange.carrier import GONE, Arrival
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 #: What both sides need; pickled objects never travel, only bytes.
 _KEY: Final = b"loopback only"
 _HANDLE_BYTES: Final = 32
-_POLL_S: Final = 0.01
+#: Between looks of a party whether it should stop, and of a server for new parties; bytes wake both.
+_POLL_S: Final = 0.1
+_AGAIN_S: Final = 0.05
 _BACKLOG: Final = 64
 
 
@@ -71,7 +74,10 @@ class DirectDeployment:
         return frozenset()
 
     def pause(self, seconds: float) -> None:
-        time.sleep(seconds)
+        """Wait until a party has sent something or has gone, or for a while."""
+        with self._turn:
+            held = list(self._parties.values())
+        wait_for(held, seconds)
 
     def nodes(self) -> frozenset[int]:
         self._hear()
@@ -121,7 +127,7 @@ class DirectDeployment:
     def _hear(self) -> None:
         with self._turn:
             held = {party: node for node, party in self._parties.items()}
-        for party in wait(list(held), timeout=0):
+        for party in wait_for(list(held), timeout=0):
             assert isinstance(party, Connection)
             node = held[party]
             try:
@@ -171,7 +177,7 @@ class DirectConnection:
             except (OSError, EOFError) as error:
                 if self._max_wait is not None and time.monotonic() - looked > self._max_wait:
                     raise UnreachableError(f"nobody at {self._where}") from error
-                time.sleep(_POLL_S * 5)
+                time.sleep(_AGAIN_S)
                 continue
             self._on_event("connected")
             with link:
@@ -217,5 +223,5 @@ def install() -> None:
     # A process of Flower would have nothing to do.
     vars(forked)["fork_ahead"] = lambda *_: None
     # Waiting times chosen for Flower.
-    vars(exchange)["_POLL_S"] = 0.02
+    vars(exchange)["_POLL_S"] = _AGAIN_S
     vars(exchange)["_RETURN_S"] = 2.0
