@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.world.commands import DirectCampaign
+from tests.support.world.commands import Campaign, DirectCampaign
 from tests.support.world.sites import Sites, lenient
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ QUERIES = 30
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> DirectCampaign:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     """The campaign, run to its end."""
     folder = tmp_path_factory.mktemp("enrolled")
     sites = Sites(folder, NAMES).deal()
@@ -41,20 +41,20 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> DirectCampaign:
         return campaign
 
 
-def test_labels_come_out_and_the_ledger_holds(told: DirectCampaign) -> None:
+def test_labels_come_out_and_the_ledger_holds(told: Campaign) -> None:
     assert told.verified()["labels_released"] == QUERIES
     # "up" died after its masked votes had left: they are in the sum all the same.
     assert told.body("votes")["responders"] == ["east", "north", "up", "west"]
 
 
-def test_what_left_is_in_each_partys_own_ledger(told: DirectCampaign) -> None:
+def test_what_left_is_in_each_partys_own_ledger(told: Campaign) -> None:
     shown = told.does("ledger", "party", "ledger", "--home", told.sites.home("east"))
     assert "nobody saw our votes alone" in shown.output
     assert "with the votes of east, north, up, west" in shown.output
     assert "epsilon" in shown.output
 
 
-def test_the_published_statement_agrees_with_it(told: DirectCampaign) -> None:
+def test_the_published_statement_agrees_with_it(told: Campaign) -> None:
     text = told.exported().privacy
     told.verify_at("west", text)
     told.verify_at("west", text.replace('"teachers": ', '"teachers": 1'), 22)

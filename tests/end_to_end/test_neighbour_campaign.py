@@ -11,7 +11,7 @@ import pytest
 
 from pate.formats.labels import LabelSet
 from pate.formats.privacy_statement import adjacency_of
-from tests.support.world.commands import DirectCampaign
+from tests.support.world.commands import Campaign, DirectCampaign
 from tests.support.world.sites import Sites
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ VOTERS = ("north", "south", "west")
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> DirectCampaign:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
     """The campaign, run to its end."""
     folder = tmp_path_factory.mktemp("neighbour")
     sites = Sites(folder).deal()
@@ -50,12 +50,12 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> DirectCampaign:
 
 
 @pytest.fixture(scope="module")
-def labels(told: DirectCampaign) -> LabelSet:
+def labels(told: Campaign) -> LabelSet:
     """The labels that a student receives."""
     return told.exported()
 
 
-def test_every_screen_says_the_same_adjacency_and_none_mentions_teachers(told: DirectCampaign) -> None:
+def test_every_screen_says_the_same_adjacency_and_none_mentions_teachers(told: Campaign) -> None:
     shown = [told.does("status", "aggregator_server", "status", "--home", told.home)]
     shown += [
         told.does(name, "party", "ledger", "--home", told.sites.home(name)) for name in VOTERS
@@ -67,7 +67,7 @@ def test_every_screen_says_the_same_adjacency_and_none_mentions_teachers(told: D
         assert "teacher" not in text.replace("--teachers", "").replace("--votes teachers", "")
 
 
-def test_one_charge_for_the_whole_matrix_and_the_ledger_holds(told: DirectCampaign) -> None:
+def test_one_charge_for_the_whole_matrix_and_the_ledger_holds(told: Campaign) -> None:
     found = told.verified()
     server = " ".join(told.programs[0].text.split())
     assert "noise on each count: geometric, standard deviation" in server
@@ -85,7 +85,7 @@ def test_one_charge_for_the_whole_matrix_and_the_ledger_holds(told: DirectCampai
 
 
 def test_a_party_that_died_and_came_back_is_in_the_sum_once(
-    told: DirectCampaign, labels: LabelSet
+    told: Campaign, labels: LabelSet
 ) -> None:
     """All 360 records, and noise: of 90 counts with sigma below 5 it sums to less than 300."""
     assert labels.noisy is not None
@@ -98,7 +98,7 @@ def test_a_party_that_died_and_came_back_is_in_the_sum_once(
     assert [each["queries"] for each in shown["campaigns"]] == [REPRESENTATIVES]
 
 
-def test_labels_are_what_the_noisy_votes_say(told: DirectCampaign, labels: LabelSet) -> None:
+def test_labels_are_what_the_noisy_votes_say(told: Campaign, labels: LabelSet) -> None:
     assert labels.noisy is not None
     assert len(labels.noisy.queries) == REPRESENTATIVES
     assert {row.source for row in labels.rows} == {"records"}
@@ -112,7 +112,7 @@ def test_labels_are_what_the_noisy_votes_say(told: DirectCampaign, labels: Label
     assert np.mean(right) > 0.5
 
 
-def test_the_statement_says_who_votes_and_a_party_agrees(told: DirectCampaign, labels: LabelSet) -> None:
+def test_the_statement_says_who_votes_and_a_party_agrees(told: Campaign, labels: LabelSet) -> None:
     said = json.loads(labels.privacy)
     assert said["adjacency"] == adjacency_of("record", records_vote=True)
     assert said["teachers"] == 0
@@ -124,7 +124,7 @@ def test_the_statement_says_who_votes_and_a_party_agrees(told: DirectCampaign, l
     told.verify_at("west", labels.privacy.replace("it votes once", "it votes"), 22)
 
 
-def test_parties_are_told_how_it_ended(told: DirectCampaign) -> None:
+def test_parties_are_told_how_it_ended(told: Campaign) -> None:
     server, *parties = told.programs[:4]
     for party in parties:
         ending = party.result()
@@ -132,7 +132,7 @@ def test_parties_are_told_how_it_ended(told: DirectCampaign) -> None:
         assert ending["labels_released"] == server.result()["labels_released"]
 
 
-def test_no_number_of_records_is_in_what_the_server_said_or_keeps(told: DirectCampaign) -> None:
+def test_no_number_of_records_is_in_what_the_server_said_or_keeps(told: Campaign) -> None:
     """The parties have 120 each; only they say so."""
     server: Program = told.programs[0]
     assert "120" not in [word for line in server.lines for word in line.split()]
