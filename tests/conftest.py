@@ -32,11 +32,10 @@ os.environ.update(QUIET_FLOWER)
 #: The files that take half a minute and more, the longest first. Each is the work of one process: begun
 #: last, one process would work on it while the others have nothing left to do.
 LONGEST = (
-    "test_failpoints.py", "test_every_campaign.py", "test_commands.py", "test_mechanisms.py",
-    "test_simulate.py", "test_audit_bugs.py", "test_image_students.py", "test_soak.py",
-    "test_network.py", "test_killed.py", "test_kinds.py", "test_superlink_restart.py",
-    "test_restarts.py", "test_hostile_carrier.py", "test_unavailable.py", "test_voter_ahead.py",
-    "test_enrolled_campaign.py", "test_nothing_secret.py", "test_neighbour_campaign.py",
+    "test_failpoints.py", "test_every_campaign.py", "test_commands.py", "test_flower_campaign.py",
+    "test_mechanisms.py", "test_simulate.py", "test_audit_bugs.py", "test_image_students.py",
+    "test_soak.py", "test_network.py", "test_killed.py", "test_kinds.py", "test_restarts.py",
+    "test_hostile_carrier.py", "test_unavailable.py", "test_voter_ahead.py",
     "test_misbehaving_party.py", "test_classifier.py", "test_released_sums.py", "test_several.py",
     "test_record_bugs.py", "test_audit.py", "test_lying_server.py", "test_one_record_replies.py",
     "test_auditing_canary.py", "test_auditing_mechanism.py", "test_sums.py", "test_walls.py",

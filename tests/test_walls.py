@@ -94,7 +94,6 @@ def modules(*rooms: str) -> list[Path]:
 def statements(text: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
     """The imports anywhere in a module, and those that run when it is imported."""
     tree = ast.parse(text)
-    anywhere = [each for each in ast.walk(tree) if isinstance(each, ast.Import | ast.ImportFrom)]
     at_once: list[ast.stmt] = []
     pending: list[ast.stmt] = list(tree.body)
     while pending:
@@ -105,7 +104,21 @@ def statements(text: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
             pending += node.body
         elif isinstance(node, ast.If) and ast.unparse(node.test) != "TYPE_CHECKING":
             pending += [*node.body, *node.orelse]
-    return list(anywhere), at_once
+    return imports_below(tree), at_once
+
+
+def imports_below(tree: ast.Module) -> list[ast.stmt]:
+    """All imports of a module: only statements hold any, and expressions are most of a tree."""
+    found: list[ast.stmt] = []
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+        for held in ("body", "orelse", "finalbody", "handlers", "cases"):
+            below = getattr(node, held, ())
+            pending += below if isinstance(below, list) else ()
+    return found
 
 
 def imported(path: Path) -> set[str]:

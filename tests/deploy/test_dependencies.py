@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.needs import require
+from tests.test_walls import imports_below
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("aggregator_server", "party", "pate", "protos", "simulation", "student")
@@ -57,12 +59,13 @@ def test_one_list_of_pythons() -> None:
     assert f"{sys.version_info.major}.{sys.version_info.minor}" in named
 
 
+@cache
 def imports() -> set[str]:
     """All packages that shipped modules import, inside functions too."""
     names: set[str] = set()
     for room in SHIPPED:
         for path in (ROOT / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for node in imports_below(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Import):
                     names.update(alias.name for alias in node.names)
                 elif isinstance(node, ast.ImportFrom):

@@ -1,6 +1,6 @@
 """A campaign of enrolled parties with two crashes, and one of few labels that says so.
 
-Over the direct link: over Flower enrolled parties take part in ``faults/test_superlink_restart.py``.
+Over the direct link: over Flower enrolled parties take part in ``test_flower_campaign.py``.
 """
 
 from __future__ import annotations

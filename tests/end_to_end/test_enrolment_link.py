@@ -100,7 +100,7 @@ class Link:
 
 
 @pytest.fixture(scope="module")
-def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
+def link(tmp_path_factory: pytest.TempPathFactory, children: None) -> Iterator[Link]:
     home = tmp_path_factory.mktemp("enrolment")
     identities = Identities.create(home / "server", (), 9092, now())
     events: list[str] = []

@@ -135,7 +135,7 @@ def collect(wire: Carrier, count: int) -> list[Arrival]:
 
 
 @pytest.fixture(scope="module")
-def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Link]:
+def link(tmp_path_factory: pytest.TempPathFactory, children: None) -> Iterator[Link]:
     home = tmp_path_factory.mktemp("link")
     events: list[str] = []
     with Deployment(home / "server", on_event=events.append) as deployment:

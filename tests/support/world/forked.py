@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import multiprocessing
 import os
+import subprocess
 import sys
 from dataclasses import dataclass
+from multiprocessing.connection import wait as wait_for
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from pate.runtime import child, forked
 from simulation.programs import Program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from multiprocessing.connection import Connection
     from multiprocessing.context import ForkServerContext
     from multiprocessing.process import BaseProcess
 
@@ -123,6 +128,52 @@ def main(
             importlib.import_module(_ROLES[module]).main()
     finally:
         sys.stdout.flush()
+
+
+class ForkedElsewhere(forked.Forked):
+    """A child of this process that the fork server forks: this process has threads, and may not."""
+
+    def __init__(self, target: str) -> None:
+        theirs, ours = multiprocessing.Pipe(duplex=False)
+        self._process = context().Process(target=_become, args=(theirs, target), daemon=True)
+        self._process.start()
+        assert self._process.pid is not None
+        with theirs, ours:
+            super().__init__(self._process.pid, os.fdopen(os.dup(ours.fileno()), "wb", buffering=0))
+
+    def poll(self) -> int | None:
+        with self._lock:
+            return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        wait_for([self._process.sentinel], timeout)
+        if (code := self.poll()) is None:
+            raise subprocess.TimeoutExpired([str(self.pid)], timeout or 0.0)
+        return code
+
+
+def _become(pipe: Connection, target: str) -> None:
+    """Run a child of Flower: the main function of the forked process."""
+    module, _, function = target.partition(":")
+    run = getattr(importlib.import_module(module), function)
+    sys.path.insert(0, "")  # as of any program
+
+    def become_and_run() -> None:
+        forked._become(pipe.fileno(), child._first_line)
+        run()
+
+    forked.through(become_and_run)
+
+
+@contextlib.contextmanager
+def children_forked() -> Iterator[None]:
+    """Have the fork server fork the SuperLinks and SuperNodes of this process, which import for seconds."""
+    true = forked.forked_ahead
+    vars(forked)["forked_ahead"] = ForkedElsewhere
+    try:
+        yield
+    finally:
+        vars(forked)["forked_ahead"] = true
 
 
 @dataclass(frozen=True)

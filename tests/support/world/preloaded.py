@@ -7,8 +7,12 @@ import gc
 import importlib
 from typing import Final
 
+import numpy as np
+
 from aggregator_server.cli.main import app as server
 from party.cli.main import app as party
+from party.teachers import linear
+from pate.data.values import Images
 from pate.runtime import command
 from student.cli import app as student
 
@@ -21,7 +25,6 @@ _LATER: Final = (
     "pate.planning.population",
     "party.session",
     "party.teachers.training",
-    "party.teachers.linear",
     "pate.features.scattering",
     "safetensors.numpy",
     "student.session",
@@ -41,6 +44,9 @@ _LATER: Final = (
 
 for _name in _LATER:
     importlib.import_module(_name)
+# The random directions of linear teachers are drawn once: forks of 8 x 8 pixels have them.
+for _view in linear.VIEWS:
+    linear.describe(Images(np.zeros((1, 8, 8, 1), dtype=np.uint8)), _view)
 # Each command line is made once, and not by each command.
 vars(command)["program_of"] = _made = functools.cache(command.program_of)
 for _app in (server, party, student):
