@@ -296,7 +296,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> First:
     folder = tmp_path_factory.mktemp("clone")
     (folder / ".venv").symlink_to(sys.prefix)
     (script,) = (each for each in blocks("README.md", "bash") if "pate new" in each)
-    script = script.replace("pate-student train", "pate-student train --steps 40")
+    script = script.replace("pate-student train", "pate-student train --steps 10")
     state = {"XDG_STATE_HOME": str(folder / "state")}
     with Network(("machine",)) as network:
         machine = network["machine"]

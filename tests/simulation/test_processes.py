@@ -217,6 +217,16 @@ def test_nobody_holds_what_another_holds() -> None:
     assert len(set.union(*hashes)) == sum(len(h) for h in hashes)
 
 
+def test_digits_are_those_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits
+
+    ours, theirs = digits(), load_digits()
+    assert isinstance(ours.inputs, Images)
+    pixels = np.rint(theirs.images * (255 / 16)).astype(np.uint8)
+    np.testing.assert_array_equal(ours.inputs.pixels[..., 0], pixels)
+    np.testing.assert_array_equal(ours.labels, theirs.target)
+
+
 def test_made_up_digits_are_as_many_as_wanted_and_like_the_real_ones() -> None:
     made, real = digits_like(3000), digits()
     assert len(made) == 3000
