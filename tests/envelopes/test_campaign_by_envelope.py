@@ -64,15 +64,6 @@ def test_five_parties_vote_through_files_only(play: Play) -> None:
 MASKED: dict[str, Any] = {"aggregation": "masked", "min_parties": 4, "colluders": 1}
 
 
-def test_masked_sums_come_by_envelope(tmp_path: Path) -> None:
-    """Who are you; keys ahead; masked votes; who is in the sum; shares for one list; the end."""
-    play = Play(tmp_path, **MASKED)
-    play.serve()
-    assert play.responders() == NAMES
-    rounds = {int(name.split(".")[1].removeprefix("round-")) for name in play.files}
-    assert rounds == {1, 2, 3, 4, 5, 6}
-
-
 def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
     tmp_path: Path,
 ) -> None:
@@ -102,6 +93,7 @@ def test_a_lost_masked_answer_is_a_dropout_and_a_late_one_is_refused_for_good(
 
 
 def test_a_server_that_starts_again_goes_on_with_the_same_masked_sum(tmp_path: Path) -> None:
+    """Who are you; keys ahead; masked votes; who is in the sum; shares for one list; the end."""
     play = Play(tmp_path, **MASKED)
     play.carrier = seldom(play)
     for _ in range(30):
@@ -115,26 +107,9 @@ def test_a_server_that_starts_again_goes_on_with_the_same_masked_sum(tmp_path: P
     assert rounds == {1, 2, 3, 4, 5, 6}
 
 
-def test_a_lost_envelope_is_a_dropout_once_the_step_is_closed(play: Play) -> None:
-    def carrier() -> bool:
-        if play.carry(without=["d"] if voting(play) else []):
-            return True
-        return bool(voting(play) and play.close_step())
-
-    play.carrier = carrier
-    play.serve()
-    assert play.responders() == ("a", "b", "c", "e")
-
-
 def voting(play: Play) -> bool:
     """Whether votes are being asked for."""
     return any("round-2" in name for name in play.files)
-
-
-def test_without_closing_the_server_waits(play: Play) -> None:
-    play.carrier = lambda: play.carry(without=["d"])
-    with pytest.raises(StuckError):
-        play.serve()
 
 
 def test_an_answer_after_the_step_was_closed_changes_nothing(play: Play) -> None:

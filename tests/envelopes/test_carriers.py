@@ -33,10 +33,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Play:
+    return begun(Play(tmp_path_factory.mktemp("first")))
+
+
 @pytest.fixture
-def play(tmp_path: Path) -> Play:
+def play(first: Play, tmp_path: Path) -> Play:
     """A campaign whose first envelopes are out, and nothing else has happened."""
-    return begun(Play(tmp_path))
+    return first.copied(tmp_path)
 
 
 def begun(play: Play) -> Play:

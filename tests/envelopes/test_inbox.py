@@ -30,10 +30,17 @@ if TYPE_CHECKING:
     from aggregator_server.exchange.presence import Out
 
 
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Play:
+    return waiting_for_d(Play(tmp_path_factory.mktemp("waiting")))
+
+
 @pytest.fixture
-def play(tmp_path: Path) -> Play:
+def play(waiting: Play, tmp_path: Path) -> Play:
     """A campaign that waits for the votes of d; all others have answered."""
-    return waiting_for_d(Play(tmp_path))
+    play = waiting.copied(tmp_path)
+    play.carrier = lambda: False
+    return play
 
 
 def waiting_for_d(play: Play) -> Play:

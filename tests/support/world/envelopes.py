@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -32,7 +33,8 @@ from pate.data.values import Images
 from pate.errors import PateError
 from pate.formats.enrolment import Answer as EnrolmentAnswer
 from tests.support.campaign_messages import SERVER_KEY
-from tests.support.world.in_process import TEACHERS, World
+from tests.support.server.lines import Lines
+from tests.support.world.in_process import TEACHERS, Parties, World
 
 PUBLIC = Images(np.random.default_rng(6).integers(0, 255, (6, 4, 4, 1), dtype=np.uint8))
 NAMES = ("a", "b", "c", "d", "e")
@@ -76,6 +78,16 @@ class Play(World):
                 identities.admit(EnrolmentAnswer.from_json(file.read_bytes()), self.now)
         self.identities, self.enrolled = identities, enrolled_of(identities)
         return self
+
+    def copied(self, root: Path) -> Play:
+        """Return a campaign that has come as far, in another folder; nobody of this one may be at work."""
+        shutil.copytree(self.root, root, dirs_exist_ok=True)
+        made = copy.copy(self)
+        made.root, made.folder = root, root / "envelopes"
+        made.path = root / self.path.relative_to(self.root)
+        made.lines, made.files = Lines(), dict(self.files)
+        made.parties, made.carrier = Parties(root, made.voter), made.carry
+        return made
 
     # --- the server --------------------------------------------------------------------------
 
