@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ _USED = "processor seconds"
 _TESTS = Path(__file__).resolve().parent
 _BESIDE_THE_CHECKOUT = Path(__file__).resolve().parents[2] / "shared" / "data"
 #: A file system in memory, where a sync costs nothing: processes are killed here, and no machine.
-_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a private folder in it
+_MEMORY = Path("/dev/shm")  # noqa: S108 - private folders are made in it
 _ROOM = 6 * 2**30
 
 
@@ -61,7 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if _MEMORY.is_dir():
         found = os.statvfs(_MEMORY)
         if found.f_bavail * found.f_frsize > _ROOM and not found.f_flag & os.ST_NOEXEC:
-            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+            os.environ.setdefault("TMPDIR", str(_MEMORY))
+            tempfile.tempdir = None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -338,7 +338,7 @@ def test_whatever_a_manifest_says_only_files_of_a_backup_are_written(
     *,
     signed: bool,
 ) -> None:
-    with tempfile.TemporaryDirectory(prefix="tampered.") as where:
+    with tempfile.TemporaryDirectory(prefix="tampered.", dir=kept.parent) as where:
         scene = Scene(Path(where) / "scene", kept, role)
         (scene.homes / "identity").rmdir()
         for name in removed:

@@ -189,6 +189,7 @@ def test_each_is_named_in_one_line_and_the_others_go_on(homes: Homes, tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("children")
 def test_the_same_through_real_supernodes(sites: Sites, tmp_path: Path) -> None:
     with Campaign(tmp_path, sites) as campaign:
         server = campaign.serve(
