@@ -23,6 +23,7 @@ from pate.errors import AccountingError, UsageError
 from pate.mechanisms import GNMax
 from simulation.audit import canaries
 from simulation.audit.canaries import Planting, audit_canaries
+from simulation.datasets import digits
 from tests.support.audits import bugs
 from tests.support.audits.bugs import Bug
 from tests.support.audits.planting import plant
@@ -209,7 +210,7 @@ ONE_TEACHER = Planting(
 @pytest.fixture
 def fewer_digits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough for a teacher to know them, and a sixth of its work."""
-    some = canaries.digits().take(range(800))
+    some = digits().take(range(800))
     monkeypatch.setattr(canaries, "digits", lambda: some)
 
 
