@@ -12,6 +12,7 @@ repeated, and an answer that was lost on its way may be sent again.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import time
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,7 @@ from pate.errors import DataError, PateError, RefusedError, StateError
 from pate.masking.encoding import encode
 from pate.masking.keys import KeyPair, derive
 from pate.runtime.failpoints import reach
-from pate.runtime.home import private_directory, write_file
+from pate.runtime.home import private_directory, sweep_drafts, write_file
 from protos.bounds import MAX_MESSAGE, parse
 from protos.envelopes import read_requests, require_for
 from protos.pate.v1 import vote_pb2
@@ -66,7 +67,7 @@ class Answers:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def __post_init__(self) -> None:
-        private_directory(self._folder)
+        sweep_drafts(private_directory(self._folder))
 
     @property
     def _folder(self) -> Path:
@@ -163,6 +164,7 @@ class Answers:
                 size=answer.size,
             )
             reach("envelope-recorded")
+            sweep_drafts(to.parent, glob.escape(to.name))
             write(to, answer.manifest, self.identity, answer.messages())
             write_file(self._sent_mark(envelope.digest), b"")
             return Answered(to, answer.digest, answer.size, again)

@@ -10,6 +10,7 @@ from pate.envelopes import SUFFIX, Manifest, digest_of, opened, unseal, write
 from pate.errors import DiskError, PateError, ProtocolError, StateError
 from pate.masking.keys import KeyPair, derive
 from pate.runtime.failpoints import reach
+from pate.runtime.home import sweep_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -55,6 +56,8 @@ class Folders:
                 path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DiskError(f"cannot make the folder {folder}: {error.strerror}") from error
+        # Others may use the folder, too.
+        sweep_drafts(self._out, f"campaign-{campaign[:8]}.*")
         #: What was waited for when envelopes were written last; None: not since this process began.
         self._waiting: frozenset[tuple[str, bytes]] | None = None
         self._taken = False  # whether an answer was taken since

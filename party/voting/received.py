@@ -18,7 +18,7 @@ from pate.encoders.encoder import opened_files
 from pate.encoders.graph import checked_graph
 from pate.errors import DataError, ProtocolError, SchemaError
 from pate.runtime.failpoints import reach
-from pate.runtime.home import private_directory, write_file
+from pate.runtime.home import private_directory, sweep_drafts, write_file
 from protos.public_set import read_encoder, read_first_piece, read_public_set
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class PublicSets:
     """Finds or receives the public set of a campaign; ``own`` is the content hash of the party's copy."""
 
     def __init__(self, folder: Path, own: Inputs | None) -> None:
+        sweep_drafts(folder)
         self._folder = folder
         self.own = None if own is None else content_hash(own)
         self._own_copy = own

@@ -94,6 +94,7 @@ class Killed:
         charged, released = kinds.count("charge"), kinds.count("release")
         assert charged == released == kinds.count("votes") == 1
         assert play.votes_on_disk() == []
+        assert drafts(play) == set()
         for name in play.names:
             ledger = play.ledger(name)
             ledger.verify()
@@ -103,6 +104,26 @@ class Killed:
             assert numbers == sorted(set(numbers))
             assert len(record.batches) == 1
             assert record.ending is not None
+
+
+class KilledWriting(Killed):
+    """The same, and each process dies with the draft of another file.
+
+    Those at the top of a home are removed by its lock, which there is none of here.
+    """
+
+    def through(self, work: Callable[[], object]) -> None:
+        def dies(name: str) -> bool:
+            return name == "file-drafted" and not drafts(self.play) <= self.points
+
+        while killed_first(dies, work) is not None:
+            self.points |= drafts(self.play)
+        self.play.note()
+
+
+def drafts(play: Play) -> set[str]:
+    """Return the names of files below homes, and in the folders of envelopes, of which there is a draft."""
+    return {path.stem.removeprefix(".") for path in play.root.glob("*/*/.*")}
 
 
 def masked(folder: Path, parties: int = 4) -> Play:
@@ -132,6 +153,18 @@ def test_a_masked_sum_is_unmasked_once_with_one_list(tmp_path: Path) -> None:
     assert killed.points >= MASKED
     assert play.responders() == play.names
     assert {openings(play, name) for name in play.names} == {(play.names,)}
+
+
+def test_of_a_write_that_was_killed_nothing_is_left(tmp_path: Path) -> None:
+    killed = KilledWriting(Play(tmp_path, names=NAMES[:3]))
+    killed.play_on()
+    killed.check()
+    died = {name.partition(".round-")[2] or name.rpartition(".")[2] for name in killed.points}
+    assert died == {
+        "bin", "reply", "pate", "sent",
+        *(f"{at}.for-{name}.pate" for at in (1, 2, 3) for name in NAMES[:3]),
+        *(f"{at}.from-a.pate" for at in (1, 2, 3)),
+    }  # fmt: skip
 
 
 @pytest.mark.slow
