@@ -122,8 +122,12 @@ class KilledWriting(Killed):
 
 
 def drafts(play: Play) -> set[str]:
-    """Return the names of files below homes, and in the folders of envelopes, of which there is a draft."""
-    return {path.stem.removeprefix(".") for path in play.root.glob("*/*/.*")}
+    """Return the names of files below homes, and in the folders of envelopes, of which there is a draft.
+
+    Without those beside a campaign's ledger, which a server removes as it starts.
+    """
+    below = play.root.glob("*/*/.*")
+    return {path.stem.removeprefix(".") for path in below if path.parent != play.path.parent}
 
 
 def masked(folder: Path, parties: int = 4) -> Play:
