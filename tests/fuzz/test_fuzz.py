@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import faulthandler
+import logging
 import os
 import random
 import signal
