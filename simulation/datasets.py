@@ -37,8 +37,8 @@ def digits() -> Dataset:
     # By its file: importing the function that reads it takes longer than all else of `pate new`.
     package = find_spec("sklearn")
     assert package is not None  # noqa: S101 - it is a dependency
-    (folder,) = package.submodule_search_locations or ()
-    file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
+    assert package.origin is not None  # noqa: S101 - of files
+    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
     lines = gzip.decompress(file.read_bytes()).decode("ascii").splitlines()
     rows = np.array([[float(cell) for cell in line.split(",")] for line in lines])
     grey = np.rint(rows[:, :-1] * (255 / 16)).astype(np.uint8)

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
-from typing import Literal
 
 from tests.fuzz.guard import attempt, guarded
 
@@ -73,12 +73,13 @@ def run_apart(
     messages: int,  # total number
     seed: int,  # any integer
     progress: Callable[[str, Tally], None] = lambda *_: None,  # called after each target
-    start: Literal[
-        "fork", "spawn"
-    ] = "spawn",  # how a child begins; a fork is for readers that use no library with threads
+    *,
+    forked: bool = False,  # is a child a fork? Only of readers that use no library with threads
 ) -> dict[str, Tally]:
     """Feed as :func:`run` does, in a child process: what ends it is a fault, and another goes on."""
-    context = multiprocessing.get_context(start)
+    context: ForkContext | SpawnContext = multiprocessing.get_context("spawn")
+    if forked:
+        context = multiprocessing.get_context("fork")
     found: dict[str, Tally] = {}
     at = (0, 0)
     while True:

@@ -117,7 +117,7 @@ def crashing(_: Path) -> tuple[Target, ...]:
 
 
 def test_a_crash_is_seen_and_the_rest_is_fed(tmp_path: Path) -> None:
-    (tally,) = run_apart(crashing, tmp_path, 8, seed=0, start="fork").values()
+    (tally,) = run_apart(crashing, tmp_path, 8, seed=0, forked=True).values()
     # Each child begins with a file that counts for nothing, and ends with its third.
     assert tally.faults == [f"message {at}: the process ended with SIGSEGV" for at in (1, 3, 5, 7)]
     assert dict(tally.outcomes) == {"taken": 4}
