@@ -14,7 +14,7 @@ import numpy as np
 from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -27,8 +27,6 @@ CONFIDENCE: Final = 0.95
 _TAIL: Final = (1.0 + CONFIDENCE) / 2.0
 #: Times that units are drawn again.
 _DRAWN: Final = 200
-#: Rows of so many draws are counted together, which bounds the memory.
-_TOGETHER: Final = 2**20
 #: A standard error below this is zero but for rounding.
 _NOTHING: Final = 1e-12
 
@@ -129,28 +127,18 @@ def spread(figure: Callable[[Rows], float], units: Units) -> float:
     ``figure``: takes the numbers of rows, as often as they were drawn; ``units``: (n,) from 0
     without a gap, the unit of each row.
     """
+    random = np.random.default_rng(0)
     sizes, order = np.bincount(units), np.argsort(units, kind="stable")
-    starts = np.cumsum(sizes) - sizes
+    starts, count = np.cumsum(sizes) - sizes, len(sizes)
     found = []
-    for some in _drawn(len(sizes)):
-        rows = some
-        if len(sizes) < len(units):
+    for _ in range(_DRAWN):
+        rows = some = random.integers(count, size=count)
+        if count < len(units):
             each = sizes[some]
             within = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
             rows = order[np.repeat(starts[some], each) + within]
         found.append(figure(rows))
-    return _deviation(np.array(found))
-
-
-def _drawn(count: int) -> Iterator[Rows]:
-    """Draw ``count`` units again, :data:`_DRAWN` times."""
-    random = np.random.default_rng(0)
-    for _ in range(_DRAWN):
-        yield random.integers(count, size=count)
-
-
-def _deviation(found: Floats) -> float:
-    known = found[~np.isnan(found)]
+    known = np.array(found)[~np.isnan(found)]
     return float(np.std(known)) if len(known) else float("nan")
 
 
@@ -176,7 +164,6 @@ class Figure:
         # trials it is worth if it has no spread, as a perfect one
         trials: float | None = None,
         within: tuple[float, float] = (-np.inf, np.inf),
-        deviation: float | None = None,  # None: its :func:`spread`
     ) -> Figure:
         """Return a figure of some rows with the interval that its spread gives.
 
@@ -187,8 +174,7 @@ class Figure:
         value, count = figure(np.arange(len(units))), int(units.max()) + 1
         if count < 2:
             return cls(value, None)
-        error = spread(figure, units) if deviation is None else deviation
-        error *= (count / (count - 1)) ** 0.5
+        error = spread(figure, units) * (count / (count - 1)) ** 0.5
         if np.isnan(error):
             return cls(value, None)
         half = float(stdtrit(count - 1, _TAIL)) * error
@@ -224,21 +210,7 @@ def area_of(
     if fewest < 2:
         return Figure(area(places, has), None)
     pairs = min(fewest, (int(at.max()) + 1) // 2)
-    return Figure.of(
-        lambda rows: area(places[rows], has[rows]),
-        at,
-        trials=pairs,
-        deviation=_spread_of_area(places, has, at),
-    )
-
-
-def _spread_of_area(places: NDArray[np.int64], truth: NDArray[np.bool_], units: Units) -> float:
-    """Return :func:`spread` of :func:`area`, of many draws at a time."""
-    count = int(units.max()) + 1
-    drawn = np.stack([np.bincount(some, minlength=count) for some in _drawn(count)], axis=1)
-    step = max(1, _TOGETHER // len(units))
-    parts = [drawn[:, at : at + step] for at in range(0, _DRAWN, step)]
-    return _deviation(np.concatenate([_areas(places, truth, part[units]) for part in parts]))
+    return Figure.of(lambda rows: area(places[rows], has[rows]), at, trials=pairs)
 
 
 def area(places: NDArray[np.int64], truth: NDArray[np.bool_]) -> float:
@@ -250,24 +222,14 @@ def area(places: NDArray[np.int64], truth: NDArray[np.bool_]) -> float:
     ``places``: (n, labels) the :func:`ranks` of scores; ``truth``: (n, labels) which rows have each
     label.
     """
-    return float(_areas(places, truth, np.ones((len(truth), 1), np.int64))[0])
-
-
-def _areas(places: NDArray[np.int64], truth: NDArray[np.bool_], times: NDArray[np.int64]) -> Floats:
-    """Return (draws,) the same of rows that are there so many ``times``, (n, draws)."""
-    found = np.full((times.shape[1], places.shape[1]), np.nan)
-    for label, (at, has) in enumerate(zip(places.T, truth.T, strict=True)):
-        order = np.argsort(at, kind="stable")
-        starts = np.flatnonzero(np.diff(at[order], prepend=-1))
-        each, positive = times[order], has[order, None]
-        high, low = (np.add.reduceat(each * side, starts) for side in (positive, ~positive))
-        hits, others = high.sum(axis=0), low.sum(axis=0)
-        told = (hits > 0) & (others > 0)
-        pairs = (high * (low.cumsum(axis=0) - low / 2)).sum(axis=0)
-        found[told, label] = pairs[told] / hits[told] / others[told]
-    known = ~np.isnan(found)
-    means: Floats = np.where(known, found, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    return np.where(known.any(axis=1), means, np.nan)
+    found = []
+    for at, has in zip(places.T, truth.T, strict=True):
+        if 0 < has.sum() < len(has):
+            most = int(at.max()) + 1
+            high = np.bincount(at[has], minlength=most)
+            low = np.bincount(at[~has], minlength=most)
+            found.append(float(high @ (low.cumsum() - low / 2)) / int(high.sum()) / int(low.sum()))
+    return float(np.mean(found)) if found else float("nan")
 
 
 def ranks(scores: NDArray[np.floating]) -> NDArray[np.int64]:
