@@ -250,7 +250,6 @@ class ServerMasking(SumServer):
             None if seed is None or linked is None else Collected(context, seed, linked.ring)
         )
         self._keys: dict[str, Keys] = {}
-        self._owners: dict[bytes, str] = {}  # of each key
         self._boxes: dict[str, dict[str, bytes]] = {}
         self._answers |= {Phase.KEYS: self._keys, Phase.SHARES: self._boxes}
         if self._collected is not None:
@@ -274,11 +273,8 @@ class ServerMasking(SumServer):
         if self._is_repeated(self._keys, name, keys):
             return
         check_keys(self.context, name, keys)
-        both = keys.mask_key, keys.share_key
-        like = {self._owners[key] for key in both if key in self._owners}
-        check_unlike({each: self._keys[each] for each in like} | {name: keys})
+        check_unlike({**self._keys, name: keys})
         self._keys[name] = keys
-        self._owners |= dict.fromkeys(both, name)
 
     def take_boxes(self, name: str, boxes: Mapping[str, bytes]) -> None:
         """Take a party's sealed boxes, by recipient."""
