@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 
 from tests.fuzz.guard import attempt, guarded
@@ -73,13 +72,9 @@ def run_apart(
     messages: int,  # total number
     seed: int,  # any integer
     progress: Callable[[str, Tally], None] = lambda *_: None,  # called after each target
-    *,
-    forked: bool = False,  # is a child a fork? Only of readers that use no library with threads
 ) -> dict[str, Tally]:
     """Feed as :func:`run` does, in a child process: what ends it is a fault, and another goes on."""
-    context: ForkContext | SpawnContext = multiprocessing.get_context("spawn")
-    if forked:
-        context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     found: dict[str, Tally] = {}
     at = (0, 0)
     while True:
