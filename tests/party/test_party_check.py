@@ -676,14 +676,5 @@ def test_a_gpu_is_named_and_pytorch_is_asked_whether_it_sees_it(
     assert (found.status.value, why in found.text) == (status, True), found.text
 
 
-def test_pytorch_itself_can_be_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """PyTorch in this process, which may have loaded it; in its own process one that loads at once."""
-    gpu._answer()
-    assert {"torch", "cuda", "seen"} == set(json.loads(capsys.readouterr().out))
-    (tmp_path / "torch.py").write_text(
-        "__version__ = '2.11'\nclass cuda: device_count = lambda: 0\nclass version: cuda = None\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert gpu.ask_torch() == {"torch": "2.11", "cuda": None, "seen": []}
+def test_pytorch_itself_can_be_asked() -> None:
+    assert {"torch", "cuda", "seen"} == set(gpu.ask_torch())
