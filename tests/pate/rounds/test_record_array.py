@@ -20,6 +20,7 @@ from pate.rounds import record_array
 from pate.rounds.model import MOST_CUT, MOST_WEIGHT, RoundModel
 from pate.rounds.record_array import CHANCE_GRID, chances, residual_sums
 from tests.support.changes import joined, largest, within
+from tests.support.needs import others_slow
 
 Sums: TypeAlias = Callable[..., np.ndarray]
 
@@ -53,12 +54,12 @@ def summed(
 
 
 def record_worlds(
-    shown: RoundModel | None, sums: Sums = residual_sums, largest: int = 2
+    shown: RoundModel | None, sums: Sums = residual_sums, records: int = 2
 ) -> dict[tuple[int, ...], Any]:
-    """Sums of all worlds of at most two records in every order: 111; of three 1,111."""
+    """Sums of all worlds of at most so many records in every order: of two 111, of three 1,111."""
     return {
         world: summed(world, shown, sums=sums)
-        for size in range(largest + 1)
+        for size in range(records + 1)
         for world in itertools.product(range(len(KINDS)), repeat=size)
     }
 
@@ -75,10 +76,16 @@ def record_changes(made: dict[tuple[int, ...], Any]) -> tuple[Change, Change]:
     return largest(np.array(taken)), largest(np.array(altered))
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_one_record_changes_what_is_claimed_and_no_more(name: str) -> None:
-    """Each record with each class, added, removed and altered, beside another or, once, two others."""
-    made = record_worlds(MODELS[name], largest=3 if name == "usual" else 2)
+#: Which of a model's tiny worlds are tried: of at most so many records.
+WORLDS: Final = [*itertools.product(MODELS, [2]), *itertools.product(MODELS, [3])]
+
+
+@pytest.mark.parametrize(
+    ("name", "records"), others_slow(WORLDS, lambda case: case[1] == 2 or case[0] == "usual")
+)
+def test_one_record_changes_what_is_claimed_and_no_more(name: str, records: int) -> None:
+    """Each record with each class, added, removed and altered, beside one or two others."""
+    made = record_worlds(MODELS[name], records=records)
     one = [made[at,] for at in range(len(KINDS))]
     for world, found in made.items():
         assert np.array_equal(found, sum((one[at] for at in world), np.zeros((2, 2), np.int64)))
@@ -90,27 +97,32 @@ def test_one_record_changes_what_is_claimed_and_no_more(name: str) -> None:
 
 
 @cache
-def patients() -> tuple[tuple[int, ...], ...]:
-    """All 286 patients of at most three records, in one order."""
+def patients(records: int) -> tuple[tuple[int, ...], ...]:
+    """All patients of at most so many records, in one order: of three 286, of four 1,001."""
     return tuple(
         world
-        for size in range(4)
+        for size in range(records + 1)
         for world in itertools.combinations_with_replacement(range(len(KINDS)), size)
     )
 
 
-def patient_changes(shown: RoundModel | None, sums: Sums = residual_sums) -> tuple[Change, Change]:
+def patient_changes(
+    shown: RoundModel | None, sums: Sums = residual_sums, records: int = 3
+) -> tuple[Change, Change]:
     """The largest change by a patient who comes or goes, and by one with other records."""
-    arrays = np.stack([summed(each, shown, [7] * len(each), sums) for each in patients()])
+    arrays = np.stack([summed(each, shown, [7] * len(each), sums) for each in patients(records)])
     flat = arrays.reshape(len(arrays), -1)
     pairs = [largest(flat - each) for each in flat]
     return largest(flat), joined(pairs)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_one_patient_changes_what_is_claimed_and_no_more(name: str) -> None:
-    """With one to three records of any kinds, or none, and any others before or after."""
-    taken, altered = patient_changes(MODELS[name])
+@pytest.mark.parametrize(
+    ("name", "records"),
+    others_slow(itertools.product(MODELS, [3, 4]), lambda case: case[1] == 3),
+)
+def test_one_patient_changes_what_is_claimed_and_no_more(name: str, records: int) -> None:
+    """With one to four records of any kinds, or none, and any others before or after."""
+    taken, altered = patient_changes(MODELS[name], records=records)
     assert within(taken, HALF)
     assert within(altered, CLAIMED)
     assert taken.squared > 0.99 * HALF.squared
