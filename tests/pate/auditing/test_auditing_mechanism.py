@@ -411,7 +411,7 @@ def test_what_ships_stands(mechanism: Mechanism) -> None:
     others_slow([
         (GNMax(Fraction(3), 1), 3000, 0.25),
         (LNMax(Fraction(1), 1), 1500, 0.25),
-        (InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1), 2000, 0.15),
+        (InteractiveGNMax(20, Fraction(3), Fraction(3), HALF, 1), 8000, 0.2),
     ], lambda case: case[0].name == "lnmax"),
 )  # fmt: skip
 def test_an_attack_on_what_ships_comes_somewhere_near(

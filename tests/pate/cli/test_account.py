@@ -41,6 +41,12 @@ def published(test_data: Path, name: str) -> str:
             1.07,
         ),
         (
+            "svhn",
+            ("--threshold", "300", "--sigma1", "200", "--queries", "8500", "--delta", "1e-6"),
+            (4.915, 4.450),
+            2.96,
+        ),
+        (
             "adult",
             ("--threshold", "300", "--sigma1", "200", "--queries", "1500"),
             (1.678, 1.414),

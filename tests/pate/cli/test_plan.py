@@ -98,9 +98,7 @@ def test_what_is_expected_to_be_noise_is_no_recommendation() -> None:
     noise = made["plans"]["enough"]["expected"]
     assert noise["accuracy"] < 0.9 * made["population"]["accuracy_without_noise"]
     (line,) = [note for note in made["notes"] if "cannot give" in note]
-    assert re.match(
-        r"40 teachers and epsilon 2 cannot give 100 good labels: [23]\d\.\d % of ", line
-    )
+    assert re.match(r"40 teachers and epsilon 2 cannot give 100 good labels: 29\.\d % of ", line)
     assert [note.partition(":")[0] for note in made["notes"] if note.startswith("To run")] == [
         "To run best found"
     ]
