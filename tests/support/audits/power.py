@@ -107,11 +107,10 @@ def reached(
     """Return (events,) bounds on epsilon and mu, reached except with probability ``missed``."""
     from scipy import stats  # slow to import
 
-    # The quantiles themselves: what checks their arguments takes four times as long as they do.
     lots = max(1, runs // together)
     whole = lots * together
-    least = together * stats.binom._ppf(missed / 2, lots, events[:, 0])
-    most = together * stats.binom._isf(missed / 2, lots, events[:, 1])
+    least = together * stats.binom.ppf(missed / 2, lots, events[:, 0])
+    most = together * stats.binom.isf(missed / 2, lots, events[:, 1])
     most = np.clip(most, 0, whole)
     return both_lower_bounds(np.clip(least, 0, whole), most, whole, claim.delta, doubt)
 
@@ -198,14 +197,14 @@ def may_be_chosen(
         hit, false = tables[place].T
         number = lots[place]
         return seems(
-            place, stats.binom._ppf(tail, number, hit), stats.binom._isf(tail, number, false)
+            place, stats.binom.ppf(tail, number, hit), stats.binom.isf(tail, number, false)
         )
 
     def at_most(place: int, tail: float) -> float:
         hit, false = tables[place].T
         number = lots[place]
         return seems(
-            place, stats.binom._isf(tail, number, hit), stats.binom._ppf(tail, number, false)
+            place, stats.binom.isf(tail, number, hit), stats.binom.ppf(tail, number, false)
         )
 
     # It suffices that one event of one pair is no worse, and none of the others is better.
