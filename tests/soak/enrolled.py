@@ -14,7 +14,7 @@ from typing import Final, Self
 from aggregator_server.results.report import LEDGER_FILE
 from pate.runtime.child import python
 from simulation.programs import Program, Surroundings, until
-from tests.support.world.commands import KINDS, Commands
+from tests.support.world.commands import KINDS, Commands, Direct
 from tests.support.world.sites import Sites, lenient
 
 #: Of a campaign the first three or all four.
@@ -68,7 +68,8 @@ class Base:
     def make(cls, folder: Path) -> Self:
         """Split the data, enrol the parties and train their teachers, by the real commands."""
         sites = Sites(folder, NAMES).deal()
-        with Commands(folder / "enrolment", sites) as commands:
+        # Forked, for imports would take most of their time: no fault comes as they train.
+        with Direct(folder / "enrolment", sites) as commands:
             commands.enrol(lenient(3, 3))
             commands.train()
         return cls(sites, commands.home)
