@@ -56,6 +56,12 @@ def simulate(folder: Path, *options: str) -> Program:
     return Program(folder, "simulate", [*command, *options])
 
 
+def forked(folder: Path, *options: str) -> Program:
+    """Simulate as a command that is forked: imports would take most of its time."""
+    command = ("simulate", "--json", "--out", str(folder / "out"), *options)
+    return Command(folder, "simulate", "simulation", *command, flower=True)
+
+
 def outcome(folder: Path, program: Program) -> dict[str, Any]:
     """The report of a simulation that ends well, compared with the ledger that it leaves."""
     try:
@@ -78,10 +84,11 @@ def outcome(folder: Path, program: Program) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
-    program = simulate(tmp_path, "--parties", "50")
+def test_many_parties_teach_a_student(tmp_path: Path) -> None:
+    """More than are greeted by name: what is said of fifty is said of these."""
+    program = forked(tmp_path, "--parties", "17")
     report = outcome(tmp_path, program)
-    assert (report["parties"], report["teachers"]) == (50, 100)
+    assert (report["parties"], report["teachers"]) == (17, 34)
     assert report["labels_answered"] > 0
     assert report["epsilon"] <= 8.0
     assert report["delta"] == 1e-4
@@ -90,7 +97,7 @@ def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
     assert report["student_accuracy"] > 0.6
     # Many parties are counted, a few of them named.
     assert "joined" not in program.text
-    assert re.search(r"votes on 539 queries from (party_\d{4}, ){8}… \(50 in all\)", program.text)
+    assert re.search(r"votes on 539 queries from (party_\d{4}, ){8}… \(17 in all\)", program.text)
     assert max(map(len, program.lines)) < 300
 
 
@@ -134,7 +141,7 @@ def records(folder: Path) -> tuple[str, ...]:
 
 @pytest.mark.slow
 def test_a_student_that_answers_questions_is_asked_each_round(tmp_path: Path) -> None:
-    program = simulate(
+    program = forked(
         tmp_path, "--parties", "6", "--teachers", "5", "--epsilon", "100",
         "--aggregator", "interactive-gnmax", *records(tmp_path), "--label", "hot",
     )  # fmt: skip
@@ -151,7 +158,7 @@ def test_a_student_that_answers_questions_is_asked_each_round(tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "noise"), [("lnmax", "central"), ("gnmax", "distributed")])
 def test_labels_come_without_a_student_too(mechanism: str, noise: str, tmp_path: Path) -> None:
-    program = simulate(
+    program = forked(
         tmp_path, "--parties", "6", "--teachers", "5", "--epsilon", "100",
         "--aggregator", mechanism, "--noise", noise, "--no-student",
     )  # fmt: skip
@@ -214,7 +221,7 @@ def test_all_in_one_release_is_simulated(
     tmp_path: Path, options: tuple[str, ...], line: str
 ) -> None:
     """Rounds, arrays, several labels, a number: there is no label, and the student learns all the same."""
-    program = simulate(tmp_path, "--parties", "3", "--epsilon", "8", *records(tmp_path), *options)
+    program = forked(tmp_path, "--parties", "3", "--epsilon", "8", *records(tmp_path), *options)
     report = outcome(tmp_path, program)
     if "hot" in options:
         assert line in program.text

@@ -41,6 +41,7 @@ _ROLES: Final = {
     "aggregator_server": "aggregator_server.cli.main",
     "party": "party.cli.main",
     "student": "student.cli",
+    "simulation": "simulation.cli",
 }
 
 
