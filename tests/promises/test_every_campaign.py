@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import shutil
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
@@ -63,6 +64,9 @@ from tests.support.world.kinds import (
     records_of,
 )
 from tests.support.world.stand import Stand
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FEWEST: Final = fewest(covering(), members)
 KINDS: Final = pytest.mark.parametrize(
@@ -268,6 +272,22 @@ def check_words(world: EveryWorld) -> None:
 # --- what a second campaign may learn ----------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Kind], Path]:
+    """Return the homes of a campaign of a kind that has ended, to be copied: many go on from it."""
+    found: dict[Kind, Path] = {}
+
+    def of(kind: Kind) -> Path:
+        if kind not in found:
+            world = EveryWorld(tmp_path_factory.mktemp("ended"), kind)
+            world.create()
+            world.serve()
+            found[kind] = world.root
+        return found[kind]
+
+    return of
+
+
 def exact_kinds() -> list[Kind]:
     """Kinds of exact sums over one public set, one for each way to vote."""
     found: dict[tuple[str, ...], Kind] = {}
@@ -344,11 +364,10 @@ def first_pairs() -> list[tuple[Kind, Kind, str]]:
     ("first", "second", "how"), others_slow(pairs(), first_pairs().__contains__), ids=str
 )
 def test_two_exact_sums_never_show_a_partys_change_of_votes(
-    first: Kind, second: Kind, how: str, tmp_path: Path
+    first: Kind, second: Kind, how: str, tmp_path: Path, ended: Callable[[Kind], Path]
 ) -> None:
+    shutil.copytree(ended(first), tmp_path, dirs_exist_ok=True)
     world = EveryWorld(tmp_path, first)
-    world.create()
-    world.serve()
     before = world.state().batches[-1]
     world.salts["a"] = 1  # its data are others now, and say that they are the same
     (tmp_path / "a" / "votes.db").unlink()  # else its votes on these queries are read there
@@ -393,7 +412,7 @@ def cast_in(world: EveryWorld, number: int) -> dict[str, int]:
 
 @pytest.mark.parametrize(("kind", "other"), series_pairs(), ids=str)
 def test_in_a_series_no_unit_votes_again_whatever_is_asked(
-    kind: Kind, other: Kind, tmp_path: Path
+    kind: Kind, other: Kind, tmp_path: Path, ended: Callable[[Kind], Path]
 ) -> None:
     """By another code, answer, noise, public set or way to sum; what cannot be compared is refused."""
     if kind.answer in ("labels", "number") or other.answer in ("labels", "number"):
@@ -401,11 +420,11 @@ def test_in_a_series_no_unit_votes_again_whatever_is_asked(
         if other not in every_kind():
             other = kind
     world = EveryWorld(tmp_path, kind)
-    world.create()
     if kind == other:
+        world.create()
         world.killed(but=CHARGED)  # also between the hashes of who votes and the votes
     else:
-        world.serve()
+        shutil.copytree(ended(kind), tmp_path, dirs_exist_ok=True)
     first = cast_in(world, 0)
     assert all(first.values())
     world.kind = other
