@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import socket
-import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
@@ -18,10 +16,12 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from pate.mechanisms import Outcome
 from simulation.programs import Program, Surroundings, until
+from tests.soak.__main__ import main
 from tests.soak.checks import CHECKS, Left
 from tests.soak.enrolled import MODES, NAMES, Stage, free_parties_port
 from tests.soak.faults import Fault, Havoc, Played
 from tests.support.server.campaigns import start
+from tests.support.world.commands import signals_restored
 from tests.support.world.sites import Sites
 from tests.support.world.stand import Stand
 
@@ -39,19 +39,22 @@ STAND = Stand(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_a_campaign_with_faults_over_flower(tmp_path: Path) -> None:
+def test_a_campaign_with_faults_over_flower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With this seed the server, a party, a SuperNode and the student are killed, all behind a charge."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.soak", "--campaigns", "1", "--seed", "1132",
-         "--out", str(tmp_path / "soak")],
-        capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    line = ["soak", "--campaigns", "1", "--seed", "1132", "--out", str(tmp_path / "soak")]
+    monkeypatch.setattr(sys, "argv", line)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with signals_restored():
+        code = main()
+    said = capsys.readouterr().out
+    assert code == 0, said
     (played,) = json.loads((tmp_path / "soak" / "soak.json").read_text())["campaigns"]
     assert played["passed"] == list(CHECKS)
     assert played["mode"] == "interactive"
     assert played["late_kills"] >= 3
-    assert "campaigns that passed every check" in done.stdout
+    assert "campaigns that passed every check" in said
     assert not list((tmp_path / "soak" / "campaigns").iterdir()), "what is in order is not kept"
 
 
