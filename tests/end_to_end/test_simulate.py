@@ -84,11 +84,10 @@ def outcome(folder: Path, program: Program) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_many_parties_teach_a_student(tmp_path: Path) -> None:
-    """More than are greeted by name: what is said of fifty is said of these."""
-    program = forked(tmp_path, "--parties", "17")
+def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
+    program = forked(tmp_path, "--parties", "50")
     report = outcome(tmp_path, program)
-    assert (report["parties"], report["teachers"]) == (17, 34)
+    assert (report["parties"], report["teachers"]) == (50, 100)
     assert report["labels_answered"] > 0
     assert report["epsilon"] <= 8.0
     assert report["delta"] == 1e-4
