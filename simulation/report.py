@@ -326,6 +326,9 @@ def _draw_examples(area: object, labels: LabelSet, public: Images, truth: Datase
     axes = np.atleast_1d(area.subplots(rows, columns)).ravel()
     for axis in axes:
         axis.axis("off")
+        # Else ticks that are not drawn have their places worked out for the layout.
+        axis.xaxis.set_visible(False)
+        axis.yaxis.set_visible(False)
     for axis, row in zip(axes, chosen, strict=False):
         given = labels.classes[row.label]
         right = truth is None or given == truth.classes[int(truth.labels[row.query])]
