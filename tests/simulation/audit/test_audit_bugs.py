@@ -9,15 +9,12 @@ chance; that honest code stands is tested with the operating system's bits, in
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from pate.auditing import harness
-from pate.auditing import mechanism as auditing
-from pate.auditing.mechanism import audit_mechanism, claimed, run_mechanism
+from pate.auditing.mechanism import audit_mechanism, claimed
 from pate.auditing.neighbours import CLASSES, cell_pairs
 from pate.noise.exact import SystemNoise
 from simulation.audit.campaigns import audit_gated
@@ -27,15 +24,9 @@ from tests.support.audits import bugs
 from tests.support.audits.bugs import GATED, Bug, bugs_of
 from tests.support.audits.count_laws import count_laws
 from tests.support.audits.foretold import COUNTED, LABELLED, RUNS, foretold, table
-from tests.support.audits.planting import plant, seed
+from tests.support.audits.planting import plant, run_together, seed
 from tests.support.audits.power import level_events, reached
 from tests.support.needs import others_slow
-
-if TYPE_CHECKING:
-    from pate.auditing.harness import Runs
-    from pate.auditing.neighbours import Pair
-    from pate.mechanisms import Mechanism
-    from pate.noise.exact import Noise
 
 ROOT = Path(__file__).resolve().parents[3]
 CASES = [
@@ -120,19 +111,12 @@ def test_a_stream_from_a_public_seed_is_seen_by_no_audit(monkeypatch: pytest.Mon
     assert audit.holds
 
 
-def run_together(
-    mechanism: Mechanism, noise: Noise, queries: int, pair: Pair, world: int, runs: int
-) -> Runs:
-    """Run a pair whose runs are calls of their own as the others: with no shared draws that is one law."""
-    return run_mechanism(mechanism, noise, queries, replace(pair, apart=False), world, runs)
-
-
 def assert_found(name: str, bug: Bug, runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a bug and audit with so many runs."""
     seed(monkeypatch, f"{name} {bug.name}")
     if not bug.of_batch:
         monkeypatch.setattr(harness, "CALLS", CALLS)
-        monkeypatch.setattr(auditing, "run_mechanism", run_together)
+        run_together(monkeypatch)
     if name == "gated-gnmax":
         gated = gated_of(AuditOptions())
         plant(monkeypatch, bug, gated.mechanism, counted=False)

@@ -21,11 +21,14 @@ import pytest
 from pate.accounting.events import GeometricHistogram
 from pate.accounting.filters import PrivacyFilter
 from pate.accounting.gate import GateParameters
+from pate.auditing import mechanism as auditing
+from pate.auditing.harness import Runs
+from pate.auditing.neighbours import Pair
 from pate.mechanisms import Mechanism, rule
 from pate.mechanisms.contract import Votes
 from pate.mechanisms.rule import noisy_argmax
 from pate.noise import exact as noises
-from pate.noise.exact import SystemNoise
+from pate.noise.exact import Noise, SystemNoise
 from pate.noise.lanes import Integers
 from tests.support.audits import bugs
 from tests.support.audits.bugs import Bug
@@ -33,6 +36,7 @@ from tests.support.audits.bugs import Bug
 #: Honest parties whose shares are in each sum.
 HONEST = 4
 
+_RUN = auditing.run_mechanism
 _GAUSSIAN, _LAPLACE = SystemNoise.gaussian, SystemNoise.laplace
 _LAPLACE_SHARE = SystemNoise.laplace_share
 
@@ -45,6 +49,20 @@ def seed(patch: pytest.MonkeyPatch, text: str) -> None:
         return bits.random_raw(-(-number // 8)).tobytes()[:number]
 
     patch.setattr(noises, "os", SimpleNamespace(urandom=urandom))
+
+
+def run_together(patch: pytest.MonkeyPatch) -> None:
+    """Make the runs of a pair that are calls of their own together, as those of other pairs.
+
+    Their law is the same where no draws are shared by the queries of a call.
+    """
+
+    def together(
+        mechanism: Mechanism, noise: Noise, queries: int, pair: Pair, world: int, runs: int
+    ) -> Runs:
+        return _RUN(mechanism, noise, queries, replace(pair, apart=False), world, runs)
+
+    patch.setattr(auditing, "run_mechanism", together)
 
 
 def plant(patch: pytest.MonkeyPatch, bug: Bug, mechanism: Mechanism, *, counted: bool) -> None:
