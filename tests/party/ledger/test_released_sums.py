@@ -134,10 +134,10 @@ def noise_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     others_slow([
         ("teachers", only_within_a_campaign, 0),
         ("records", only_within_a_campaign, 5),
-        ("teachers", votes_not_looked_at, 0),
+        ("teachers", votes_not_looked_at, 7),
         ("records", matrices_all_alike, 5),
         ("noise", noise_drawn_again, 0),
-        ("labels", numbers_of_labels_not_looked_at, 0),
+        ("labels", numbers_of_labels_not_looked_at, 9),
     ], lambda case: case[1] is noise_drawn_again),
 )  # fmt: skip
 def test_without_one_of_the_rules_some_history_does(
