@@ -18,6 +18,7 @@ from pate.data.values import Inputs, Table
 from pate.errors import DataError, SchemaError, UsageError
 from student.card import Provenance
 from student.export import publish
+from student.fit import trees
 from student.lesson import Effort, Lesson
 from student.weights import load
 from tests.support.student_samples import PRIVACY, tumours
@@ -136,6 +137,8 @@ def test_scikit_learns_own_checks_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     # One of the checks stores it, by its name in this module.
     Checked.__qualname__ = "Checked"
     monkeypatch.setattr(sys.modules[__name__], "Checked", Checked, raising=False)
+    # Most of the time would be spent on files of trees, of which these checks need few.
+    monkeypatch.setattr(trees, "TREES", 16)
     # Geometric noise at this epsilon is 0 but for a chance below e^-400, so that no check fails by chance.
     made = Checked(epsilon=1000.0, delta=0.0, expected_records=100)
     results = check_estimator(made, expected_failed_checks=EXCEPTIONS, on_skip=None, on_fail=None)
