@@ -302,9 +302,12 @@ def bars(count: int, seed: int) -> Dataset:
 
 
 @pytest.mark.slow
-def test_labels_of_a_private_model_teach_our_student() -> None:
+def test_labels_of_a_private_model_teach_our_student(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trials judge the model itself; what is reported is a student of its labels of public images only."""
     from benchmarks.methods.networks import taught
+    from student.fit import images
+
+    monkeypatch.setattr(images, "default_steps", lambda *_: 100)
 
     split = Split(bars(40, 1), bars(150, 2), bars(100, 3), "")
     problem = Problem("bars", with_validation(split))
