@@ -73,23 +73,22 @@ def told_by_labels_alone() -> float:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(papers, "divergence", unweighted)
         patch.setattr(papers, "_ENTROPY", 0.0)
-        student = train(lesson, model="vat", seed=0, device="cpu", effort=Effort(steps=250))
+        student = train(lesson, model="vat", seed=0, device="cpu", effort=Effort(steps=100))
     return accuracy(student.predict(held_out.inputs), held_out)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "better", "steps"),
-    # Seen with three seeds: 0.08 to 0.13 better, but for pate-g, 0.024 and 0.028. Half the steps that they
-    # take by themselves, and fewer, are enough: propagation is right for 0.955 of the digits, the
-    # others are 0.10 and 0.036 better.
+    # A network of the labels alone is right for 0.797 of the digits after 100 steps, for 0.834 after 250: the
+    # margins make up for that. Half the steps that these take by themselves, and fewer, are enough; with
+    # 250 for the labels vat is 0.10 better, pate-g 0.036. The default is tested below.
     [
-        ("propagation", 0.05, 300),
-        ("vat", 0.05, 200),
-        ("pate-g", 0.005, 250),
+        ("vat", 0.09, 200),
+        ("pate-g", 0.043, 250),
     ],
 )
-def test_every_trainer_beats_a_network_that_learns_from_the_labels_alone(
+def test_trainers_of_papers_beat_a_network_that_learns_from_the_labels_alone(
     model: str, better: float, steps: int, told_by_labels_alone: float
 ) -> None:
     public, held_out = digits()
@@ -157,8 +156,10 @@ def test_the_default_holds_on_digits_with_wrong_labels() -> None:
     public, held_out = digits()
     lesson = noisy_lesson(public, 150, wrong=0.05)
     student = train(lesson, seed=0, device="cpu", effort=Effort(steps=300))
+    predicted = student.predict(held_out.inputs)
     # The seed is fixed.
-    assert accuracy(student.predict(held_out.inputs), held_out) >= 0.95
+    assert accuracy(predicted, held_out) >= 0.95
+    assert np.bincount(predicted, minlength=10).max() < 0.2 * len(predicted)
 
 
 def test_models_fit_their_inputs() -> None:
