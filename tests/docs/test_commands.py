@@ -242,12 +242,16 @@ def typed(script: str, folder: Path, prefix: Sequence[str] = (), **variables: st
     return said
 
 
-def runs(command: str, folder: Path, **variables: str) -> None:
-    """Run a command in a folder to its good end, in this process: its imports take most of its time."""
+def runs(command: str, folder: Path, **variables: str) -> str:
+    """Run a command in a folder to its good end, in this process: its imports take most of its time.
+
+    Return what it printed.
+    """
     name, *words = shlex.split(command)
     with contextlib.chdir(folder):
         ran = CliRunner(env=variables).invoke(PROGRAMS[name], words, prog_name=name)
     assert ran.exit_code == 0, (command, ran.output, ran.exception)
+    return ran.output
 
 
 def on_free_ports(script: str) -> str:
@@ -373,35 +377,57 @@ def test_without_one_public_set_a_line_says_what_to_do(
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted(there)
 
 
-@pytest.mark.slow
-def test_the_end_of_the_quickstart_runs_after_it(first: First) -> None:
-    """The page begins as README does, whose campaign has the usual homes."""
-    folder, state = first.folder, first.state
-    *_, script = blocks("docs/quickstart.md", "bash")
-    (party,) = (folder.parent / "state").rglob("*hospital_a*/ledger.db")
-    script = script.replace("trial/a\n", f"{party.parent}\n").replace(" --home trial/server", "")
-    said = typed(script.replace("trial/", ""), folder, **state)
-    assert " inputs right" in said
-    assert "finished" in said
+@dataclass(frozen=True)
+class Photographs:
+    """The campaign of the page of encoders; ``folder`` is its working directory, ``said`` all its output."""
+
+    folder: Path
+    said: str
 
 
-@pytest.mark.slow
-def test_a_stranger_gets_a_student_of_photographs_by_the_page_of_encoders(tmp_path: Path) -> None:
-    encoder = tiny.image_folder(tmp_path / "encoder", pixels=16, width=32)
-    hospitals = [tmp_path / f"hospital_{name}" for name in "abc"]
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Photographs:
+    """The campaign of the page of encoders, typed as it is printed; what runs by itself, in this process."""
+    place = tmp_path_factory.mktemp("photographs")
+    tiny.image_folder(place / "encoder", pixels=16, width=32)
+    hospitals = [place / f"hospital_{name}" for name in "abc"]
     for at, folder in enumerate(hospitals):
         drawn.write(folder, 60, seed=at)
-    drawn.write(tmp_path / "public", 60, seed=3, flat=True)
-    drawn.write(tmp_path / "test", 30, seed=4)
+    drawn.write(place / "public", 60, seed=3, flat=True)
+    drawn.write(place / "test", 30, seed=4)
     assert len(drawn.sizes(hospitals)) > 300
     # An encoder is here; the commands that export one fetch weights.
     steps = [each for each in blocks("docs/encoders.md", "bash") if "optimum-cli" not in each]
-    said = typed(on_free_ports("".join(steps)), tmp_path)
+    campaign, wait, after = "".join(steps[1:]).partition("wait\n")
+    said = [runs(each, place) for each in steps[0].splitlines()]
+    said.append(typed(on_free_ports(campaign + wait), place))
+    said += [runs(each, place) for each in after.splitlines()]
+    assert len(said) == 5
+    return Photographs(place, "".join(said))
+
+
+@pytest.mark.slow
+def test_the_end_of_the_quickstart_runs(photographs: Photographs) -> None:
+    """After the campaign of another page, whose test set needs an encoder."""
+    *_, script = blocks("docs/quickstart.md", "bash")
+    script = script.replace("trial/test.npz", "test --encoder encoder").replace("trial/", "")
+    said = [runs(each, photographs.folder) for each in script.splitlines()]
+    assert len(said) == 4
+    assert " inputs right" in said[0]
+    assert "finished" in said[1]
+    assert all(said)
+
+
+@pytest.mark.slow
+def test_a_stranger_gets_a_student_of_photographs_by_the_page_of_encoders(
+    photographs: Photographs,
+) -> None:
+    tmp_path, said = photographs.folder, photographs.said
     right = re.search(r"([\d.]+)% of 90 inputs right", said)
     assert right is not None, said
     assert float(right[1]) > 60  # by chance a third of 90: 54 or more in less than one of a million
     statement = json.loads((tmp_path / "student" / "privacy.json").read_text())
-    digest = read_description(encoder).digest
+    digest = read_description(tmp_path / "encoder").digest
     assert f"tiny, SHA-256 {digest}" in statement["encoder"]
     assert statement["epsilon"] == 2.0
     # Who has a folder is sent nothing; the two others have got it, and keep it.
