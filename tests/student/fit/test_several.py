@@ -62,6 +62,10 @@ def released(
 ) -> tuple[Table, NoisyVotes, tuple[str, ...]]:
     """Public rows, and the noisy sum of private records; sigma in votes."""
     public, _ = people(rows, 1)
+    # With more than 255 values of a column most of the time goes into their quantiles, in each fit anew.
+    public = Table(
+        public.names, (*(each.round(1) for each in public.columns[:2]), public.columns[2])
+    )
     made, answers = code_of(code), data.answers
     assert answers is not None
     if data.kind == "labels":
