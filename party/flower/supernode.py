@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, Self
 import httpx
 from cryptography import x509
 
-from party.flower.internals import NOBODY, SUPERNODE_MAIN
 from pate.errors import ProtocolError, UnreachableError, UsageError
 from pate.formats.enrolment import split_address
 from pate.runtime.child import LOOPBACK, Child, free_port
@@ -74,6 +73,8 @@ class Server:
         self.root_certificates = None if root_certificates is None else root_certificates.resolve()
         self.verify, self.pinned = _trust(self.root_certificates)
         if self.in_clear:
+            from protos.flower.runtime import NOBODY
+
             self.verify = NOBODY  # accepted certificate authorities; True: those of this system
         # ours against its clock at its last answer; None: unknown
         self.clock: ClockDifference | None = None
@@ -187,6 +188,8 @@ class SuperNode:
         ``home``: its directory, for its log and its secret; ``node_key``: file of the key that
         admits an enrolled party (OpenSSH format).
         """
+        from party.flower.internals import SUPERNODE_MAIN
+
         self._secret_file = home.resolve() / "superexec.secret"
         self.secret = new_secret(self._secret_file)  # authorises only this process to take them
         self.address = ""  # where it offers messages once it connects, ``host:port``

@@ -75,6 +75,8 @@ def started(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["-m", "party", "start", "--data", "/nowhere"], {"cryptography.x509"}, []),
         (["-m", "aggregator_server", "--public", "/nowhere"], {"cryptography.x509"}, []),
         (["-c", "import student.session"], set(), []),
+        # What answers envelopes.
+        (["-c", "import party.envelopes, party.identity.enrolment, party.prepared"], {"grpc"}, []),
     ],
 )  # fmt: skip
 def test_a_command_imports_only_what_it_needs(
