@@ -139,9 +139,9 @@ def test_parties_with_teachers_of_a_plugin_take_part(
 ) -> None:
     path = os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH", "")]))
     monkeypatch.setenv("PYTHONPATH", path)
-    sites = Sites(tmp_path).deal()
+    sites = Sites(tmp_path, ("north", "south")).deal()
     with Campaign(tmp_path / "campaign", sites, ("env",)) as campaign:  # of this environment
-        server = campaign.serve(sites.public(0, 12), "--aggregator", "gnmax", parties="3")
+        server = campaign.serve(sites.public(0, 12), "--aggregator", "gnmax", parties="2")
         for name in sites.names:
             campaign.party(name, "--model", "nearest-mean")
         server.ends(0)
