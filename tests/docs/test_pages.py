@@ -92,7 +92,7 @@ def test_the_demo_runs_both_campaigns(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     shown = json.loads(ran.stdout)
-    # Of 297 test digits; in eight runs 93 % or more were right, by chance it is a tenth.
+    # Of 297 test digits; of eight students the worst was right for 93 %, by chance it is a tenth.
     assert min(each["student_accuracy"] for each in (shown, shown["neighbour"])) > 0.8
     for folder in ("student", "student-neighbour"):
         promised = json.loads((tmp_path / "out" / folder / "privacy.json").read_text())
