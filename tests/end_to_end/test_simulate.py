@@ -96,7 +96,7 @@ def test_fifty_parties_teach_a_student(tmp_path: Path) -> None:
     assert report["student_accuracy"] > 0.6
     # Many parties are counted, a few of them named.
     assert "joined" not in program.text
-    assert re.search(r"votes on 539 queries from (party_\d{4}, ){8}… \(17 in all\)", program.text)
+    assert re.search(r"votes on 539 queries from (party_\d{4}, ){8}… \(50 in all\)", program.text)
     assert max(map(len, program.lines)) < 300
 
 

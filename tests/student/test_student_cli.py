@@ -211,7 +211,7 @@ def write_table(path: Path, table: Table, more: dict[str, list[object]]) -> None
 
 def prepare(place: Path, private: Dataset, held: Dataset, code: str) -> None:
     """Write public.csv, labels.json and test.csv."""
-    public, noisy, classes = released(private, code, 2.0, rows=1000)
+    public, noisy, classes = released(private, code, 2.0, rows=1000, digits=9)
     write_table(place / "public.csv", public, {})
     mechanism = [{"mechanism": "neighbour", "scale": "4", "threshold": 0, "code": code}]
     privacy = json.dumps(STATEMENT | {"mechanism": mechanism})

@@ -58,13 +58,21 @@ def days(count: int, seed: int) -> Dataset:
 
 
 def released(
-    data: Dataset, code: str, sigma: float, points: tuple[str, ...] = RANGE, rows: int = 600
+    data: Dataset,
+    code: str,
+    sigma: float,
+    points: tuple[str, ...] = RANGE,
+    rows: int = 600,
+    digits: int = 1,
 ) -> tuple[Table, NoisyVotes, tuple[str, ...]]:
-    """Public rows, and the noisy sum of private records; sigma in votes."""
+    """Public rows, and the noisy sum of private records; sigma in votes.
+
+    Numbers have few digits: with more than 255 values of a column most of the time would go into their
+    quantiles, in each fit anew.
+    """
     public, _ = people(rows, 1)
-    # With more than 255 values of a column most of the time goes into their quantiles, in each fit anew.
     public = Table(
-        public.names, (*(each.round(1) for each in public.columns[:2]), public.columns[2])
+        public.names, (*(each.round(digits) for each in public.columns[:2]), public.columns[2])
     )
     made, answers = code_of(code), data.answers
     assert answers is not None
