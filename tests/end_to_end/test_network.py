@@ -67,7 +67,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         campaign.enrol(lenient(4, 3), hosts["server"].address)
         worsened = hosts["east"].worsen()
         at_server = spread.on("server")
-        at_server.settings[EVERY] = "0.1"  # the lines that are waited for below
+        at_server.prefix += (f"{EVERY}=0.1",)  # the lines that are waited for below
         server = at_server.serve(
             public, "--host", hosts["server"].address, "--no-page", "--min-parties", "3",
             "--colluders", "0", "--patience", str(PATIENCE), "--aggregator", "gnmax",

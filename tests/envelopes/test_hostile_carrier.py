@@ -19,7 +19,6 @@ from party.ledger.ledger import PartyLedger
 from simulation.programs import Program, until
 from tests.support.needs import require
 from tests.support.world.commands import Campaign
-from tests.support.world.forked import ALONE
 from tests.support.world.sites import TEACHERS, Sites, lenient
 
 if TYPE_CHECKING:
@@ -178,14 +177,14 @@ ONLINE = ("east", "north")
 BY_ENVELOPE = ("south", "up", "west")
 BOTH_WAYS = tuple(sorted((*ONLINE, *BY_ENVELOPE)))
 IN_THE_SUM = ["east", "north", "west"]
-#: Runs a program of the system as those of "west" are.
-UNSHARED = ("unshare", "-rn")
+#: Runs a command where there is no interface, and the loopback one is down.
+ALONE = ("unshare", "-rn")
 
 
 def can_be_alone() -> bool:
     """Return whether this machine lets us make a network namespace."""
     try:
-        return subprocess.run([*UNSHARED, "true"], capture_output=True, check=False).returncode == 0
+        return subprocess.run([*ALONE, "true"], capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         return False
 
@@ -197,12 +196,12 @@ class Played:
     Attributes:
         left: SHA-256 of each answer, by party, in the order of their envelopes.
         closed: parties whose votes were not waited for any more.
-        alone: whether the commands of "west" are run without a network.
+        alone: how the commands of "west" are run.
     """
 
     campaign: Campaign
     server: Program
-    alone: bool
+    alone: tuple[str, ...]
     left: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in BY_ENVELOPE})
     closed: list[str] = field(default_factory=list)
 
@@ -227,14 +226,14 @@ class Played:
     def start(self, name: str, *arguments: object) -> Program:
         """Start a command of a party by envelope, where this party runs its commands."""
         campaign, sites = self.campaign, self.campaign.sites
-        campaign.network = ALONE if self.alone and name == "west" else None
+        before, campaign.prefix = campaign.prefix, self.alone if name == "west" else ()
         try:
             return campaign.run(
                 name, "party", *arguments, "--data", sites.data(name), "--model", "linear",
                 "--teachers", TEACHERS, "--home", sites.home(name), "--json",
             )  # fmt: skip
         finally:
-            campaign.network = None
+            campaign.prefix = before
 
     def answer(self, to: Path | None = None, **numbers: int) -> None:
         """Have these parties answer their envelope of this number, and bring the answers."""
@@ -253,6 +252,7 @@ class Played:
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("mixed")
     sites = Sites(folder, BOTH_WAYS).deal()
+    alone = ALONE if can_be_alone() else ()
     with Campaign(folder / "campaign", sites) as campaign:
         campaign.enrol(lenient(5, 3))
         late = campaign.folder / "late"
@@ -263,7 +263,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Played:
             "--envelopes", str(campaign.folder / "post"), "--by-envelope", ",".join(BY_ENVELOPE),
             parties=",".join(BOTH_WAYS),
         )  # fmt: skip
-        mixed = Played(campaign, server, can_be_alone())
+        mixed = Played(campaign, server, alone)
         online = [campaign.party(name) for name in ONLINE]
         mixed.answer(south=1, up=1, west=1)  # who are you, and keys ahead: all are enrolled
         # Votes: one envelope is lost, one answer is made and under way for too long.
@@ -358,16 +358,16 @@ def test_the_server_can_read_no_answer_any_more(mixed: Played) -> None:
 
 
 def test_west_answered_without_an_interface(mixed: Played) -> None:
-    require(mixed.alone, "the right to make a network namespace (unshare -rn)")
+    require(bool(mixed.alone), "the right to make a network namespace (unshare -rn)")
     found = subprocess.run(
-        [*UNSHARED, "cat", "/proc/net/dev", "/proc/net/route"],
+        [*mixed.alone, "cat", "/proc/net/dev", "/proc/net/route"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     interfaces = [line.split(":")[0].strip() for line in found.stdout.splitlines() if ":" in line]
     assert interfaces == ["lo"]
     # Not even this machine is there: what is tried fails at once.
     tried = subprocess.run(
-        [*UNSHARED, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{mixed.campaign.port}"],
+        [*mixed.alone, "bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{mixed.campaign.port}"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert tried.returncode != 0

@@ -11,12 +11,12 @@ import secrets
 import shutil
 import subprocess
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from tests.support.needs import require
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from simulation.programs import Program
@@ -195,13 +195,11 @@ class Spread:
 
     def on(self, host: str) -> Campaign:
         """Return the campaign as seen from a host: what it starts, runs there."""
-        namespace = Path("/run/netns", self.network[host].namespace)
-        return replace(self.campaign, network=str(namespace), settings={})
+        return replace(self.campaign, prefix=self.network[host].prefix)
 
     def script(self, host: str, file: Path, *arguments: str | Path) -> Program:
         """Start a Python script on a host."""
-        there = replace(self.campaign, prefix=self.network[host].prefix)
-        return there.run(file.stem, f"tests.support.hosts.{file.stem}", *arguments)
+        return self.on(host).run(file.stem, f"tests.support.hosts.{file.stem}", *arguments)
 
 
 def _within(namespace: str) -> tuple[str, ...]:

@@ -158,18 +158,13 @@ class Campaign(Commands):
     Its commands are forked, as imports would take most of their time. With a prefix each is a new process.
     """
 
-    network: str | None = None  # of a forked command, see there
-    settings: dict[str, str] = field(default_factory=dict)  # variables PATE_... of a forked one
-
     def _program(
         self, name: str, module: str, *arguments: object, failpoint: str | None
     ) -> Program:
         if self.prefix:
             return super()._program(name, module, *arguments, failpoint=failpoint)
-        return Command(
-            self.folder, name, module, *map(str, arguments), failpoint=failpoint, flower=True,
-            network=self.network, settings=self.settings,
-        )  # fmt: skip
+        words = map(str, arguments)
+        return Command(self.folder, name, module, *words, failpoint=failpoint, flower=True)
 
     def serve(
         self, public: Path, *options: str, parties: str, failpoint: str | None = None

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import multiprocessing
 import os
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -32,10 +30,6 @@ if TYPE_CHECKING:
     from student.lesson import Lesson, Student
     from student.session import Trainer
 
-#: A network of no host: what runs there has no interface, and the loopback one is down.
-ALONE: Final = "alone"
-#: Flags of setns(2) and unshare(2).
-_NEW_USER, _NEW_NETWORK = 0x10000000, 0x40000000
 #: The command of each role.
 _ROLES: Final = {
     "aggregator_server": "aggregator_server.cli.main",
@@ -69,17 +63,13 @@ class Command(Program):
         *arguments: str,
         failpoint: str | None = None,  # at which it is killed; None: none
         flower: bool = False,  # whether it connects over Flower; else over the direct link
-        network: str | None = None,  # where it runs: path of a namespace, or ALONE; None: here
-        settings: Mapping[str, str] | None = None,  # its variables PATE_...
     ) -> None:
         self._named(folder, name)
         self.log.touch()
-        environment = dict(settings or {})
-        if failpoint is not None:
-            environment["PATE_FAILPOINT"] = failpoint
+        environment = {} if failpoint is None else {"PATE_FAILPOINT": failpoint}
         self._process = context().Process(
             target=main,
-            args=(module, list(arguments), environment, self._out, self.log, flower, network),
+            args=(module, list(arguments), environment, self._out, self.log, flower),
             daemon=True,
         )
         self._process.start()
@@ -110,11 +100,8 @@ def main(
     out: Path,
     err: Path,
     flower: bool,
-    network: str | None,
 ) -> None:
     """Run one command: the main function of the forked process."""
-    if network is not None:
-        _enter(network)
     for fd, path in ((1, out), (2, err)):
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(handle, fd)
@@ -142,28 +129,6 @@ def main(
             importlib.import_module(_ROLES[module]).main()
     finally:
         sys.stdout.flush()
-
-
-def _enter(network: str) -> None:
-    """Go to a network, as ``ip netns exec`` does, or ``unshare -rn``; no proxy leads out of it."""
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        os.environ.pop(name, None)
-        os.environ.pop(name.lower(), None)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if network != ALONE:
-        handle = os.open(network, os.O_RDONLY)
-        failed = libc.setns(handle, _NEW_NETWORK)
-        os.close(handle)
-    else:
-        maps = {"uid_map": os.geteuid(), "gid_map": os.getegid()}
-        failed = libc.unshare(_NEW_USER | _NEW_NETWORK)
-        if not failed:
-            Path("/proc/self/setgroups").write_text("deny")
-            for name, number in maps.items():
-                Path("/proc/self", name).write_text(f"0 {number} 1")
-    if failed:
-        raise OSError(ctypes.get_errno(), f"cannot go to the network {network}")
-    assert network != ALONE or [name for _, name in socket.if_nameindex()] == ["lo"]
 
 
 class ForkedElsewhere(forked.Forked):
