@@ -43,23 +43,18 @@ KEYS = {
 }  # fmt: skip
 
 
+def words(folder: Path, *options: str) -> list[str]:
+    return ["simulate", "--json", "--out", str(folder / "out"), *options]
+
+
 def simulate(folder: Path, *options: str) -> Program:
-    command = [
-        sys.executable,
-        "-m",
-        "simulation",
-        "simulate",
-        "--json",
-        "--out",
-        str(folder / "out"),
-    ]
-    return Program(folder, "simulate", [*command, *options])
+    line = [sys.executable, "-m", "simulation", *words(folder, *options)]
+    return Program(folder, "simulate", line)
 
 
 def forked(folder: Path, *options: str) -> Program:
     """Simulate as a command that is forked: imports would take most of its time."""
-    command = ("simulate", "--json", "--out", str(folder / "out"), *options)
-    return Command(folder, "simulate", "simulation", *command, flower=True)
+    return Command(folder, "simulate", "simulation", *words(folder, *options), flower=True)
 
 
 def outcome(folder: Path, program: Program) -> dict[str, Any]:
