@@ -117,6 +117,7 @@ class Connection:
         self._on_state = on_state
         self._node: SuperNode | None = None
         self._unreachable_since: float | None = None
+        self._was_connected = False
 
     @property
     def supernode_pid(self) -> int | None:
@@ -203,7 +204,8 @@ class Connection:
                 # It may have been started with this party, and be ready in a moment.
                 pauses.reset()
             pause = min(pause, self._left())
-            yet = "it may not be running yet; " if is_early else ""
+            is_new = is_early and not self._was_connected
+            yet = "it may not be running yet; " if is_new else ""
             reminder.tell(f"{why}; {yet}trying again (Ctrl-C is safe)", about=why)
             _sleep(pause, stop)
         return False
@@ -242,7 +244,7 @@ class Connection:
                 try:
                     pulled = next_message(client, node.address)
                     if not is_up:
-                        is_up = True
+                        is_up = self._was_connected = True
                         self._on_event(f"connecting to {self._server.address}")
                         self._on_state("connected")
                     if pulled is not None:
@@ -253,7 +255,7 @@ class Connection:
                     pass  # it is still starting, or has just ended
                 except (httpx.HTTPError, TimeoutError, *PIECE_ERRORS) as error:
                     # It waits for an answer that it will not get: it must be replaced.
-                    _log.warning("the SuperNode is unusable: %s", error)
+                    self._on_event(f"the connection is made anew: {error}")
                     return
                 if time.monotonic() - looked > min(_HEALTH_S, self._left()):
                     looked, why = time.monotonic(), self._look()

@@ -11,6 +11,7 @@ It is imported while the server is not ready yet, and starts on a signal of its 
   complete, or for :data:`HOLD_S`.
 * While its party computes an answer it sends the server a heartbeat every few seconds, so that a
   killed node can be distinguished from a busy one (:mod:`aggregator_server.flower.node_sessions`).
+* It repeats a request whose TLS connection broke (:func:`repeat`).
 * When asked to stop it first sends the pending answer of its party.
 
 Nothing else is changed. ``tests/test_flower_internals.py`` checks the names that this relies on;
@@ -27,6 +28,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import httpx
 from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectUnavailableError
 from flwr.supernode.cli.flower_supernode import flower_supernode
 from flwr.supernode.fleet_http_connection import http_request_response
@@ -51,6 +53,8 @@ _ACQUIRE: Final = "acquire_task"
 #: The heartbeat, and the signer of each request.
 _HEARTBEAT: Final = "HeartbeatSender"
 _SIGNER: Final = "NodeAuthHttpInterceptor"
+#: The maker of the object that repeats failed requests.
+_REPEATER: Final = "make_simple_http_retry_invoker"
 #: Flower's pause between polls, and its replacement, in seconds.
 SLOW_S: Final = 3
 _QUICK_S: Final = 0.5
@@ -193,6 +197,7 @@ def main() -> None:
     _replace(loop, pauses)
     hold(sys.modules[acquire_task.__module__], pauses)
     speak_up(connection, pauses)
+    repeat(connection)
     sys.argv += ["--port", told()]
     flower_supernode()
 
@@ -236,6 +241,39 @@ def speak_up(connection: Any, pauses: Pauses) -> None:
 
     setattr(connection, _SIGNER, NamingSigner)
     setattr(connection, _HEARTBEAT, LoudHeartbeat)
+
+
+def repeat(connection: Any) -> None:
+    """Let Flower's ``connection`` repeat a request whose TLS connection broke.
+
+    Flower repeats a request after any other network error, but takes an error with "ssl" in its
+    text for a failed handshake. Such an error while a message is fetched would lose the message.
+    A refused certificate still ends the connection, and so does any error before the first answer.
+    """
+    make = getattr(connection, _REPEATER, None)
+    if make is None:
+        return
+
+    def making() -> Any:
+        repeater = make()
+        gives_up, succeeded = repeater.should_giveup, repeater.on_success
+        is_up = False
+
+        def on_success(state: object) -> None:
+            nonlocal is_up
+            is_up = True
+            succeeded(state)
+
+        def should_giveup(error: Exception) -> bool:
+            is_broken = isinstance(error, httpx.TransportError)
+            if is_up and is_broken and "certificate" not in str(error).lower():
+                return False
+            return bool(gives_up(error))
+
+        repeater.on_success, repeater.should_giveup = on_success, should_giveup
+        return repeater
+
+    setattr(connection, _REPEATER, making)
 
 
 # --- a stalled message: pieces are waited for only while some arrive ------------------------------

@@ -203,9 +203,12 @@ class Odd:
         def of(tally: _Tally, otherwise: str) -> str:
             return f"{_many(tally.count, 'record')} ({tally.where()})" if counts else otherwise
 
+        def verb(tally: _Tally) -> str:
+            return "takes" if counts and tally.count == 1 else "take"
+
         found = [
             *(
-                Problem(f"{of(tally, 'records')} take no part: ", why, _RECORDS)
+                Problem(f"{of(tally, 'records')} {verb(tally)} no part: ", why, _RECORDS)
                 for why, tally in _most_first(self._records)
             ),
             *(Problem("", why, _NOTES) for why in self.of_file),

@@ -347,7 +347,7 @@ def test_a_row_that_the_schema_does_not_describe_takes_no_part(site: Site) -> No
         site.write()
         after = read_rows(site.folder / "data.csv", domain, drop=("patient",))
         assert (after.codes == before.codes).all()
-        assert "1 record (line 19) take no part" in after.odd.lines()[0]
+        assert "1 record (line 19) takes no part" in after.odd.lines()[0]
         assert words in after.odd.lines()[0]
     result = site.typed("--drop", "patient")
     assert result.exit_code == 0

@@ -24,7 +24,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from flwr.supernode.start_client_internal import start_client_internal
 from google.protobuf.empty_pb2 import Empty
 
-from party.flower.supernode_process import ANSWER_S, HOLD_S, SLOW_S, Pauses, hold, speak_up
+from party.flower.supernode_process import ANSWER_S, HOLD_S, SLOW_S, Pauses, hold, repeat, speak_up
 from protos.flower.carriage import BEAT_S, HELD_HEADER, SESSION_HEADER
 
 
@@ -259,3 +259,44 @@ def test_each_request_names_the_process_and_each_answer_says_whether_it_was_held
             named.add(request.headers[SESSION_HEADER])
         assert pauses.was_held
     assert len(named) == 2
+
+
+def test_a_request_whose_tls_connection_broke_is_repeated() -> None:
+    """Not at the start, and not if the certificate is refused: these end the connection."""
+    flower = sys.modules[http_request_response.__module__]
+    assert "retry_invoker = make_simple_http_retry_invoker()" in inspect.getsource(
+        http_request_response
+    )
+    broken = "[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC] bad record mac (_ssl.c:2580)"
+    refused = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed (_ssl.c:1000)"
+    connection = SimpleNamespace(
+        make_simple_http_retry_invoker=vars(flower)["make_simple_http_retry_invoker"]
+    )
+    repeat(connection)
+    repeater = connection.make_simple_http_retry_invoker()
+    waited: list[float] = []
+    repeater.wait_function = waited.append
+
+    def after(*failures: Exception) -> Callable[[], str]:
+        """Return a request that fails with each of these, then is answered."""
+        left = list(failures)
+
+        def request() -> str:
+            if left:
+                raise left.pop(0)
+            return "answered"
+
+        return request
+
+    for text in (broken, refused):
+        with pytest.raises(httpx.ConnectError):
+            repeater.invoke(after(httpx.ConnectError(text)))
+    assert repeater.invoke(after()) == "answered"
+    assert repeater.invoke(after(httpx.ReadError(broken), httpx.WriteError(broken))) == "answered"
+    assert len(waited) == 2
+    with pytest.raises(httpx.ConnectError):
+        repeater.invoke(after(httpx.ConnectError(refused)))
+    absent = httpx.Response(404, request=httpx.Request("POST", "https://server.test/"))
+    with pytest.raises(httpx.HTTPStatusError):
+        repeater.invoke(after(httpx.HTTPStatusError("no", request=absent.request, response=absent)))
+    repeat(SimpleNamespace())  # a Flower that we do not know is left as it is

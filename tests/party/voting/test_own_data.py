@@ -466,7 +466,7 @@ def test_strict_or_not_a_campaign_that_one_record_does_not_fit_is_answered(tmp_p
     party = Site(tmp_path, rows("7,x,c"), strict=True)
     party.own.ahead(Schema.of(PUBLIC), CLASSES, is_guess=False)
     assert party.describe(classes=("a", "b")).WhichOneof("body") == "description"
-    assert any("1 record" in line and "take no part" in line for line in party.warned)
+    assert any("1 record" in line and "takes no part" in line for line in party.warned)
 
 
 def test_teachers_of_whole_parties_have_a_weaker_penalty_and_votes_of_their_own(

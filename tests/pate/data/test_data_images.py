@@ -380,7 +380,7 @@ def test_odd_files_are_left_out_one_by_one(folder: Path) -> None:
     data = read_dataset(folder, odd=odd, schema=Schema.parse("images 4x5x1"))
     assert sorted(data.row_hashes()) == sorted(before)
     assert (
-        "1 record (9/deep.png) take no part: the image has more than 8 bits a pixel" in odd.lines()
+        "1 record (9/deep.png) takes no part: the image has more than 8 bits a pixel" in odd.lines()
     )
     assert len(odd.lines()) == 4
     with pytest.raises(DataError, match="is not an image file"):

@@ -188,10 +188,10 @@ def test_odd_records_are_left_out_one_by_one(tmp_path: Path) -> None:
     odd = Odd()
     assert read_dataset(path, classes=["a", "b"], odd=odd).labels.tolist() == [0, 1]
     assert sorted(line.partition(" (")[2] for line in odd.lines()) == [
-        "record 2) take no part: images hold NaN",
-        "record 3) take no part: pixels lie outside 0 to 1",
-        "record 4) take no part: it has no label",
-        "record 5) take no part: its label is not in the class list",
+        "record 2) takes no part: images hold NaN",
+        "record 3) takes no part: pixels lie outside 0 to 1",
+        "record 4) takes no part: it has no label",
+        "record 5) takes no part: its label is not in the class list",
     ]
 
 

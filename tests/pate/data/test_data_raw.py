@@ -105,7 +105,7 @@ def test_a_damaged_image_takes_only_itself_out(tmp_path: Path) -> None:
     assert rows_of(data)[:2].tolist() == [encoder.row(good[at]).tolist() for at in (0, 2)]
     assert data.labels.tolist() == [0, 0, 1]
     assert odd.lines() == [
-        "1 record (a/1.png) take no part: the image is not an image that can be read"
+        "1 record (a/1.png) takes no part: the image is not an image that can be read"
     ]
     with pytest.raises(DataError, match=r"1\.png is not an image"):
         read_dataset(tmp_path, encoder=encoder)
@@ -126,10 +126,10 @@ def test_texts_and_what_the_encoder_refuses(tmp_path: Path) -> None:
     assert data.labels.tolist() == [0, 1]
     assert groups_of(data) == ["p", "q"]
     assert sorted(odd.lines()) == [
-        "1 record (line 3) take no part: the text is empty",
-        "1 record (line 4) take no part: the encoder refuses it",
-        "1 record (line 5) take no part: it has no group",
-        "1 record (line 7) take no part: it has no label",
+        "1 record (line 3) takes no part: the text is empty",
+        "1 record (line 4) takes no part: the encoder refuses it",
+        "1 record (line 5) takes no part: it has no group",
+        "1 record (line 7) takes no part: it has no label",
     ]
 
 
@@ -250,7 +250,7 @@ def test_whatever_ends_the_reading_of_a_record_is_of_that_record(
 
     odd = Odd()
     assert usable(judged(read), odd, "file 3") is None
-    assert odd.lines() == [f"1 record (file 3) take no part: it cannot be read ({error.__name__})"]
+    assert odd.lines() == [f"1 record (file 3) takes no part: it cannot be read ({error.__name__})"]
     with pytest.raises(DataError):
         usable(judged(read), None, "file 3")
 

@@ -215,8 +215,8 @@ def test_a_lines_oddities_are_its_own(tmp_path: Path) -> None:
     assert columns_of(data)[1].tolist() == ["two\nlines", "x", "x", "x"]
     assert odd.lines(len(data)) == [
         "2 records (line 4, line 7) take no part: the line has a quote without an end",
-        "1 record (line 6 of 2 cells) take no part: the line has more or fewer cells than the header",
-        "1 record (line 10) take no part: it has no label",
+        "1 record (line 6 of 2 cells) takes no part: the line has more or fewer cells than the header",
+        "1 record (line 10) takes no part: it has no label",
         "column 'a': 2 cells (line 8, line 9) count as missing: each is no number",
         "4 of 8 records take part",
     ]
@@ -241,7 +241,7 @@ def test_records_that_are_left_out_are_told_before_any_number_of_columns(tmp_pat
     assert odd.lines(len(data)) == [
         "10 records (line 3, line 7, line 11, …) take no part: 'Two.' is not a class; 'two' is",
         "10 records (line 5, line 9, line 13, …) take no part: its label is not in the class list",
-        f"1 record (line 42 of 2 cells) take no part: {ragged}",
+        f"1 record (line 42 of 2 cells) takes no part: {ragged}",
         f"24 columns have 25 cells that count as missing, such as {where}: each is no number",
         "20 of 41 records take part",
     ]
@@ -260,7 +260,7 @@ def test_a_record_that_is_left_out_for_two_reasons_is_one_and_reasons_are_cut_af
     odd.record("it has no group", "line 2")
     odd.record("it has no label", "line 2")
     *some, last = odd.lines(5)
-    assert some[0].startswith("1 record (line 2) take no part")
+    assert some[0].startswith("1 record (line 2) takes no part")
     assert (len(some), some[-1], last) == (13, "and 30 more reasons", "5 of 6 records take part")
     assert Odd().lines(5) == []
 

@@ -273,7 +273,7 @@ def test_what_fails_for_one_record_is_that_record_s(tmp_path: Path, how: str) ->
     values, good = opened.rows(records, odd=odd, place=lambda at: f"file {at}")
     assert good.tolist() == [True, False, True]
     assert np.array_equal(values[[0, 2]], opened.rows([records[0], records[2]])[0])
-    assert odd.lines() == ["1 record (file 1) take no part: the encoder cannot run on it"]
+    assert odd.lines() == ["1 record (file 1) takes no part: the encoder cannot run on it"]
     with pytest.raises(UnusableRecordError, match="record 2: the encoder tiny"):
         opened.rows(records)
 
