@@ -13,8 +13,7 @@ from typing import Annotated, Final, Literal
 import typer
 
 from pate.campaign.choices import Unit
-from pate.data.cells import Decimal, Reading, Thousands
-from pate.data.labels import clean_name
+from pate.data.cells import Decimal, Reading, Thousands, clean_name
 from pate.errors import PateError, UsageError
 from pate.runtime.home import default_home
 from pate.runtime.options import (

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from pate.answers import LABELS, NONE, NUMBER, RESIDUAL_LABELS
 from pate.campaign.choices import check_budget
-from pate.data.labels import clean_name, float_text, parse_number, sorted_classes
+from pate.data.cells import clean_name, float_text, parse_number
+from pate.data.labels import sorted_classes
 from pate.data.memory import inputs_in, is_frame, is_torch_data, label_names, records_in
 from pate.data.records import Several
 from pate.data.schema import Schema

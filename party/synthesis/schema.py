@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from pate.data.labels import plain_names
+from pate.data.cells import plain_names
 from pate.errors import SchemaError
 from pate.exact import TextForm, in_text
 from pate.exact import read as read_form

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data.cells import PLAIN, Reading
-from pate.data.labels import (
+from pate.data.cells import (
+    PLAIN,
+    Reading,
     is_nothing,
     parse_number,
     plain_category,

@@ -38,7 +38,7 @@ from pate.campaign.defaults import directions_for
 from pate.campaign.roster import SumTerms
 from pate.campaign.spec import MOST_VOTES, CampaignSpec, new_campaign_id
 from pate.codes import AXES, DENSE, EACH, MOST_DIRECTIONS, NEAREST, Code, code_of
-from pate.data.labels import clean_name
+from pate.data.cells import clean_name
 from pate.data.values import Images, Inputs, content_hash
 from pate.errors import UsageError
 from pate.masking.context import most_colluders, threshold_for

@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pate.data.labels import is_nothing, parse_number, plain_names
+from pate.data.cells import is_nothing, parse_number, plain_names
 from pate.errors import DataError, UsageError
 from pate.formats.synthesis_schema import SCHEMA_FORMAT, TODO
 from pate.runtime.help import Commands

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from pate.data.cells import cell_text, plain_name
 from pate.data.embeddings import Embeddings
 from pate.data.encoded import Raw
 from pate.data.files.npz import pixels_of
 from pate.data.files.tables import TextTable, clean, column_names
-from pate.data.labels import cell_text, plain_name
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.records import Several, joined

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pate.data.cells import PLAIN, Reading
-from pate.data.labels import encode_labels, plain_truth, yes_or_no
+from pate.data.cells import PLAIN, Reading, plain_truth
+from pate.data.labels import encode_labels, yes_or_no
 from pate.data.values import Dataset, Inputs
 from pate.errors import DataError, UsageError
 

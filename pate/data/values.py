@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from pate.data.cells import parse_number, plain_categories, plain_truth
 from pate.data.embeddings import Embeddings
-from pate.data.labels import parse_number, plain_categories, plain_truth
 from pate.errors import DataError, SchemaError, UsageError
 
 if TYPE_CHECKING:

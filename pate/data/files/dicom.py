@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from pate.data.cells import PLAIN, Reading
+from pate.data.cells import PLAIN, Reading, clean_name, plain_name
 from pate.data.encoded import Raw
 from pate.data.files import dicom_image
 from pate.data.files.dicom_image import UnusableError, is_dicom, read_header
 from pate.data.files.images import entries
 from pate.data.files.lines import read_table_file
-from pate.data.labels import clean_name, plain_name
 from pate.data.odd import (
     DEEP,
     WINDOW,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pate.data.cells import plain_name
 from pate.data.files.pictures import read_picture, told_size
-from pate.data.labels import plain_name
 from pate.data.limits import most_bytes, read_at_most, require_room
 from pate.data.odd import Odd, Unusable, judged, usable
 from pate.data.values import Images

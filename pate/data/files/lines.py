@@ -14,7 +14,7 @@ import io
 import re
 from typing import TYPE_CHECKING, Final
 
-from pate.data.cells import PLAIN, Reading
+from pate.data.cells import PLAIN, Reading, cell_text, clean_name
 from pate.data.files.parquet import read_parquet
 from pate.data.files.tables import (
     NO_TEXT,
@@ -25,7 +25,6 @@ from pate.data.files.tables import (
     is_utf8,
     shown,
 )
-from pate.data.labels import cell_text, clean_name
 from pate.data.limits import CELL_BYTES, MAX_BYTES, read_whole, require_room
 from pate.errors import DataError
 from pate.foreign import json_value

@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data.cells import PLAIN, Reading
+from pate.data.cells import PLAIN, Reading, cell_text, clean_name, plain_name
 from pate.data.embeddings import Embeddings
 from pate.data.files.pictures import windowed
 from pate.data.files.tables import LONGEST_TEXT, TextTable, is_utf8
-from pate.data.labels import cell_text, clean_name, plain_name
 from pate.data.limits import require_room
 from pate.data.odd import OUTSIDE, WINDOW, DeepImagesError, UnusableRecordError, judged, usable
 from pate.data.schema import Schema

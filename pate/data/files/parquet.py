@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pate.data.cells import PLAIN, Reading
+from pate.data.cells import PLAIN, Reading, cell_text, float_text
 from pate.data.files.images import entries
 from pate.data.files.tables import TextTable, clean, column_names, is_named
-from pate.data.labels import cell_text, float_text
 from pate.data.limits import CELL_BYTES, MAX_BYTES, require_room
 from pate.errors import DataError
 

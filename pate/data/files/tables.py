@@ -19,8 +19,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data.cells import PLAIN, SEPARATED, Reading, may_be_number, may_be_thousands
-from pate.data.labels import clean_name, plain_truth
+from pate.data.cells import (
+    PLAIN,
+    SEPARATED,
+    Reading,
+    clean_name,
+    may_be_number,
+    may_be_thousands,
+    plain_truth,
+)
 from pate.data.limits import MAX_CELL, require_room
 from pate.data.values import Column, Table
 from pate.errors import DataError, SchemaError, UsageError
@@ -280,7 +287,7 @@ def is_utf8(text: str) -> bool:
 
 
 def clean(table: TextTable, name: str, cells: Sequence[str], first: int = 0) -> list[str]:
-    """Return cells as :func:`~pate.data.labels.clean_name` makes them; long texts as they are."""
+    """Return cells as :func:`~pate.data.cells.clean_name` makes them; long texts as they are."""
     if name == table.text:
         return list(cells)
     odd, clean = table.odd, {cell: clean_name(cell) for cell in set(cells)}

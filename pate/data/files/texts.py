@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pate.data.cells import PLAIN, Reading
+from pate.data.cells import PLAIN, Reading, clean_name
 from pate.data.encoded import Raw
 from pate.data.files import lines, parquet, tables
 from pate.data.files.images import class_files, entries
-from pate.data.labels import clean_name
 from pate.data.limits import read_at_most
 from pate.data.odd import UnusableRecordError, judged, usable
 from pate.errors import DataError, UsageError

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pate.data.labels import clean_name
+from pate.data.cells import clean_name
 from pate.runtime.home import PAGE_TOKEN
 from simulation.programs import until
 from tests.support.server.statuses import chromium

@@ -16,18 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pate.data.cells import SEPARATED, Reading
-from pate.data.files.dicom import read_dicom
-from pate.data.files.texts import read_texts
-from pate.data.labels import (
+from pate.data.cells import (
+    SEPARATED,
+    Reading,
     cell_text,
     clean_name,
-    encode_labels,
     parse_number,
     plain_identity,
     plain_names,
-    sorted_classes,
 )
+from pate.data.files.dicom import read_dicom
+from pate.data.files.texts import read_texts
+from pate.data.labels import encode_labels, sorted_classes
 from pate.data.memory import records_in
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
