@@ -140,7 +140,11 @@ def teachers(row: Row, work: Path, screen: Screen) -> Method:
             penalty = OF_PARTIES if problem.by_party else OF_MANY
             sources: list[campaign.Source] = [
                 Averaged(
-                    each, number, shard_key(private_directory(campaign.home(place, at))), penalty
+                    each,
+                    number,
+                    shard_key(private_directory(campaign.home(place, at))),
+                    penalty,
+                    problem.by_party,
                 )
                 for at, each in enumerate(own)
             ]

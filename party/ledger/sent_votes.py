@@ -144,15 +144,21 @@ def tags_of(
     """Return a keyed hash, 16 bytes, of the votes on each query, by which a ledger recognises them.
 
     Without the key it reveals neither the votes, nor on which queries they are equal. It depends
-    neither on the order of the classes nor on classes without votes.
+    neither on the order of the classes nor on classes without votes. Queries of one hash have one tag, of
+    all their different votes: rows of an array differ where queries do not.
     """
     order = sorted(range(len(classes)), key=lambda at: classes[at])
-    made = []
+    said: dict[bytes, dict[str, None]] = {}
     for query, row in zip(hashes, votes.tolist(), strict=True):
         text = json.dumps([[classes[at], row[at]] for at in order if row[at]])
-        whole = hmac.digest(key, b"pate votes given v1\0" + query + text.encode(), "sha256")
-        made.append(whole[:TAG_BYTES])
-    return tuple(made)
+        said.setdefault(query, {})[text] = None
+    tags = {
+        query: hmac.digest(
+            key, b"pate votes given v1\0" + query + "".join(texts).encode(), "sha256"
+        )
+        for query, texts in said.items()
+    }
+    return tuple(tags[query][:TAG_BYTES] for query in hashes)
 
 
 def queries_digest(hashes: Sequence[bytes]) -> str:

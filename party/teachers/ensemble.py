@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -70,11 +70,18 @@ class Ensemble:
     _takes: ImageSchema | TableSchema | EmbeddingSchema
     _key: bytes
     _kind: Kind
+    # whether teachers without an answer cast nothing, as where a party is added or removed with its teachers
+    silent: bool = False
 
     @property
     def teachers(self) -> int:
         """k, the number of teachers."""
         return len(self.members)
+
+    def silenced(self) -> Ensemble:
+        """Return the same teachers, but that those without an answer cast nothing."""
+        other = hashlib.sha256(b"pate silent teachers v1\0" + self.fingerprint).digest()
+        return replace(self, silent=True, fingerprint=other)
 
     def conform(self, inputs: Inputs) -> Inputs:
         """Return inputs as the teachers see them: only their columns, in their order."""
@@ -86,7 +93,7 @@ class Ensemble:
         """Return (n, m) int64: what all teachers cast on ``rows`` of ``public``, in units of the code.
 
         Of a class each row sums to k, of several labels to at most T k. Classes that the party
-        lacks get no votes, except from teachers of empty shards.
+        lacks get no votes, except from teachers of empty shards, unless these are ``silent``.
         """
         columns = columns_of(self.classes, classes)
         if code.answer.name == BALANCED:
@@ -112,7 +119,9 @@ class Ensemble:
                 continue
             for number, answers in enumerate(self._answers(chunk)):
                 idle = idle_column(self._key, number, len(classes))
-                votes[places, np.where(answers == NO_OPINION, idle, columns[answers])] += 1
+                known = answers != NO_OPINION
+                cast = np.where(known, columns[answers], idle)
+                votes[places, cast] += known if self.silent else 1
         return votes
 
     def _chunks(self, queries: Inputs) -> Iterator[tuple[NDArray[np.int64], Inputs]]:
@@ -137,13 +146,15 @@ class Averaged(OfRecords):
     teachers: int
     key: bytes
     penalty: float = OF_MANY  # as a share of what is best for one teacher by itself
+    silent: bool = False  # whether teachers of empty shards cast nothing
 
     name = "averaged"
 
     @property
     def version(self) -> str:
         """A version that changes when these teachers would: stored votes are of one penalty."""
-        return "1" if self.penalty == OF_MANY else f"1, penalty {self.penalty!r}"
+        penalty = "" if self.penalty == OF_MANY else f", penalty {self.penalty!r}"
+        return f"1{penalty}{', silent' if self.silent else ''}"
 
     @cached_property
     def _hashes(self) -> Sequence[bytes]:
@@ -185,7 +196,7 @@ class Averaged(OfRecords):
         shards = split(self.records, self._hashes, self.teachers, self.key)
         for number, shard in enumerate(shards):
             if not len(shard):
-                if axes is None:
+                if axes is None and not self.silent:
                     votes[:, idle_column(self.key, number, len(classes))] += 1
                 continue
             labels = columns[self.records.labels[shard]]

@@ -1,7 +1,8 @@
 """Votes of a party's teachers, or of its records, on a batch, and its noise: once, then stored.
 
 A stored vote is found by the hash of the query, and by all that it depends on besides: so a repeated
-query gets the same votes.
+query gets the same votes. Votes of one release are found by their place, too: a row of an array is not
+a vote on an input, and rows of queries that are alike to us differ.
 
 A noise share is stored permanently, one per campaign and batch: a repeated batch gets the same noise. With
 fresh noise each time the server could
@@ -69,11 +70,12 @@ class Casting:
     """How votes on a batch are computed.
 
     ``source`` is a digest of all that they depend on, besides the queries; ``compute`` returns the
-    votes on queries at (n,) places in the batch.
+    votes on queries at (n,) places in the batch. ``together``: they are cast on the whole batch at once.
     """
 
     source: bytes
     compute: Callable[[NDArray[np.int64]], Counts]
+    together: bool
 
     @classmethod
     def of(
@@ -97,6 +99,7 @@ class Casting:
         classes, rows = campaign.classes or (), tuple(batch.rows)
         cap = votes_per_patient(offer) if campaign.records_vote else None
         most = campaign.most_votes or 0
+        together = campaign.one_release and not code.answer.of
 
         def cast(some: Sequence[int]) -> Counts:
             if not isinstance(who, NeighbourVotes):
@@ -109,17 +112,21 @@ class Casting:
         def compute(at: NDArray[np.int64]) -> Counts:
             return cast(rows)[at] if together else cast([rows[place] for place in at.tolist()])
 
-        together = campaign.one_release and not code.answer.of
         if isinstance(who, NeighbourVotes):
             about = b"".join((batch.digest, public_set, f"{cap} {most}".encode(), about))
             about += b"" if voters is None else b"".join(voters.units)
         elif together:
             about += batch.digest + public_set
         source = hashlib.sha256(who.fingerprint + about).digest() if about else who.fingerprint
-        return cls(source, compute)
+        return cls(source, compute, together)
 
     def votes(self, store: Path, classes: tuple[str, ...], hashes: Sequence[bytes]) -> Counts:
         """Return the votes on a batch; those that are stored are not computed again."""
+        if self.together:
+            hashes = [
+                hashlib.sha256(b"pate placed query v1\0" + at.to_bytes(8, "big") + each).digest()
+                for at, each in enumerate(hashes)
+            ]
         cache = VoteCache(store, ensemble=self.source, classes=classes)
         return cache.votes(hashes, self.compute, before_store=lambda: reach("voting"))
 

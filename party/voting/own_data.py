@@ -18,7 +18,7 @@ from party.voting.own_file import against_schema, alike, described, warnings
 from party.voting.voters import nobody_votes
 from pate.answers import CLASS
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
-from pate.codes import code_of
+from pate.codes import adjacency_for, code_of
 from pate.data.labels import sorted_classes
 from pate.data.odd import DEEP, OUTSIDE, WINDOW, DeepImagesError, Odd
 from pate.data.records import require_trainable
@@ -183,10 +183,12 @@ class OwnVoters:
         found = self.read(campaign)
         if campaign.records_vote:
             return found
+        # A party that is removed casts nothing; nor may its teachers cast without data.
+        silent = adjacency_for(code_of(campaign.code), campaign.unit) == "remove"
         if self._averages(campaign):
-            penalty = OF_PARTIES if campaign.unit == "party" else OF_MANY
-            return self._averaged(found.records, self.weight(campaign), penalty)
-        return self._trained(found.records, self.weight(campaign), stops)
+            return self._averaged(found.records, self.weight(campaign), silent)
+        made = self._trained(found.records, self.weight(campaign), stops)
+        return made.silenced() if silent else made
 
     def _averages(self, campaign: Announced) -> bool:
         """Whether only the mean of our teachers counts, and the owner states no kind of them."""
@@ -194,10 +196,11 @@ class OwnVoters:
         auto = self._training is not None and self._training.model == "auto"
         return auto and code.of_teachers and not code.answer.of
 
-    def _averaged(self, dataset: Dataset, teachers: int, penalty: float) -> Averaged:
-        last, asked = self._mean, (teachers, penalty)
-        if last is None or last.records is not dataset or (last.teachers, last.penalty) != asked:
-            last = self._mean = Averaged(dataset, teachers, self._key, penalty)
+    def _averaged(self, dataset: Dataset, teachers: int, of_party: bool) -> Averaged:
+        last, asked = self._mean, (teachers, of_party)
+        if last is None or last.records is not dataset or (last.teachers, last.silent) != asked:
+            penalty = OF_PARTIES if of_party else OF_MANY
+            last = self._mean = Averaged(dataset, teachers, self._key, penalty, of_party)
             self._say(
                 f"{teachers} teachers of one release: they learn when the votes are asked for"
             )
