@@ -38,6 +38,8 @@ Source: TypeAlias = Any
 _HERE: Final = Path("the data")
 _LABELS: Final = Path("the labels")
 _CHANNELS: Final = (1, 3)
+#: Most dimensions of a list of cells.
+_OF_CELLS: Final = 2
 _ONE_CLASS: Final = Several((), None)
 
 
@@ -62,7 +64,7 @@ def inputs_in(
     elif isinstance(data, str | Path):
         made = read_inputs(Path(data), drop=drop, encoder=encoder, text=text, say=say)
     elif is_frame(data):
-        made = _of_frame(data, {*drop})
+        made = _of_frame(data, {*drop}, schema)
     elif is_torch_data(data):
         made, _ = _of_torch(data, schema)
     else:
@@ -114,11 +116,11 @@ def records_in(
         if missing := [name for name in own if name not in data.columns]:
             raise SchemaError(f"{_HERE} have no column {missing[0]!r:.80}")
         labels = data[list(own)] if several.labels else data[own[0]]
-        inputs: Inputs = _of_frame(data, {*own})
+        inputs: Inputs = _of_frame(data, {*own}, schema)
     elif is_torch_data(data) and labels is None:
         inputs, labels = _of_torch(data, schema)
     elif is_frame(data):
-        inputs = _of_frame(data, set())
+        inputs = _of_frame(data, set(), schema)
     else:
         plain = is_torch_data(data) or isinstance(data, Images | Table | Embeddings)
         inputs = inputs_in(data, schema=schema) if plain else _of_array(_array(data), schema)
@@ -205,13 +207,16 @@ def is_torch_data(data: object) -> bool:
 
 
 def _array(data: Source) -> NDArray[Any]:
-    """Return an array of numbers, text or objects."""
+    """Return an array of numbers, text or objects; of a list, whose cells may be of any type, objects."""
     if hasattr(
         data, "detach"
     ):  # a tensor, which may be part of a computation, or on another device
         data = data.detach().cpu()
     try:
         made = np.asarray(data)
+        if isinstance(data, list | tuple) and made.ndim <= _OF_CELLS:
+            # An array has one type, which one cell may change, and with it all others.
+            made = np.asarray(data, dtype=object)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"{_HERE} are no array: {error}") from error
     if made.dtype.kind not in "biufOUM":
@@ -237,10 +242,10 @@ def _of_array(array: NDArray[Any], schema: Schema | None) -> Inputs:
                 f"{_HERE} have {array.shape[1]} columns, the campaign's inputs have {len(schema.numeric)}"
             )
         names = list(schema.numeric)
-    return _table(dict(zip(names, array.T, strict=True)))
+    return _table(dict(zip(names, array.T, strict=True)), schema)
 
 
-def _of_frame(frame: Source, drop: set[str]) -> Table:
+def _of_frame(frame: Source, drop: set[str], schema: Schema | None) -> Table:
     written = list(frame.columns)
     names = column_names(_HERE, [str(each) for each in written])
     return _table(
@@ -248,30 +253,48 @@ def _of_frame(frame: Source, drop: set[str]) -> Table:
             name: _array(frame[each])
             for name, each in zip(names, written, strict=True)
             if str(each) not in drop
-        }
+        },
+        schema,
     )
 
 
-def _table(columns: Mapping[str, NDArray[Any]]) -> Table:
-    """Return columns as numbers or categories: by their type, else by their cells, as those of a file."""
+def _table(columns: Mapping[str, NDArray[Any]], schema: Schema | None) -> Table:
+    """Return columns as numbers or categories: by their type, else by their cells, as those of a file.
+
+    What the schema has as categories is text at once, cell by cell: a column's type depends on all of its
+    cells, and numbers of 64 bits have fewer digits than identifiers.
+    """
     made: dict[str, Column] = {}
+    kinds = {} if schema is None or schema.numeric is None else schema.numeric
     texts: dict[str, list[str]] = {}
     for name, column in columns.items():
         if column.ndim != 1:
             raise DataError(f"column {name!r} has shape {column.shape}")
-        if column.dtype.kind in "biuf":
+        if column.dtype.kind in "biuf" and kinds.get(name, True):
             made[name] = column.astype(np.float64)
         else:
-            cells = column.tolist() if column.dtype.kind != "M" else column.astype(np.str_).tolist()
+            cells = column.tolist() if column.dtype.kind != "M" else _times(column)
             texts[name] = [_cell(each) for each in cells]
     if not columns:
         raise DataError(f"{_HERE} have no columns")
     if texts:
         empty = TextTable(_HERE, {})
         read = TextTable(_HERE, {name: clean(empty, name, cells) for name, cells in texts.items()})
-        parsed = read.table(()).plain()
+        categories = [name for name in texts if kinds.get(name) is False]
+        parsed = read.table((), as_text=categories).plain()
         made |= dict(zip(parsed.names, parsed.columns, strict=True))
     return Table(tuple(columns), tuple(made[name] for name in columns))
+
+
+def _times(column: NDArray[np.datetime64]) -> list[object]:
+    """Return times as a column of objects has them; what is finer than a microsecond as text."""
+    coarse = column.astype("M8[us]")
+    exact = (coarse == column) | np.isnat(column)
+    texts = column.astype(np.str_).tolist()
+    return [
+        time if plain else text.replace("T", " ")
+        for time, plain, text in zip(coarse.tolist(), exact.tolist(), texts, strict=True)
+    ]
 
 
 def _cell(value: object) -> str:

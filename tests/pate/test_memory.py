@@ -105,6 +105,53 @@ def test_a_cell_of_private_records_changes_no_other() -> None:
 
 
 @pytest.mark.parametrize(
+    ("public", "own"),
+    [
+        pytest.param(["900000000000207008"], [900000000000207008] * 2, id="identifiers"),
+        pytest.param(["0.30000000000000004"], [0.1 + 0.2] * 2, id="numbers"),
+        pytest.param(["1"], [True, False], id="truth"),
+        pytest.param(
+            ["2020-01-01 10:00:00"],
+            np.array(["2020-01-01T10:00:00", "2021-03-04"], "M8[ns]"),
+            id="times",
+        ),
+        pytest.param(
+            ["2020-01-01"],
+            np.array(["2020-01-01T00:00:00.000000001"] * 2, "M8[ns]"),
+            id="fine times",
+        ),
+    ],
+)
+@pytest.mark.parametrize("held", ["frame", "list"])
+def test_one_more_record_changes_no_other_in_a_column_of_categories(
+    public: list[str], own: Any, held: str
+) -> None:
+    """Its text makes objects of the whole column, or texts of a list's numbers."""
+    import pandas as pd
+
+    schema = Schema.of(inputs_in(pd.DataFrame({"x0": [*public, "x"]})))
+    assert schema.numeric == {"x0": False}
+
+    def records(cells: Any) -> list[bytes]:
+        given = cells.to_frame("x0") if held == "frame" else [[each] for each in cells]
+        return records_in(given, ["no"] * len(cells), classes=["no"], schema=schema).row_hashes()
+
+    one = pd.Series(["x"], dtype=object)
+    before, after = pd.Series(own), pd.concat([pd.Series(own), one], ignore_index=True)
+    assert before.dtype != after.dtype
+    assert records(before) == records(after)[:2]
+
+
+def test_identifiers_in_a_column_of_categories_keep_their_digits() -> None:
+    """A list with a number that has a fraction is an array of floats."""
+    schema = Schema.of(inputs_in([["x", 0.5]]))
+    made = inputs_in([[900000000000207008, 0.5], [900000000000207009, 1.5]], schema=schema)
+    assert isinstance(made, Table)
+    assert made.columns[0].tolist() == ["900000000000207008", "900000000000207009"]
+    assert made.columns[1].tolist() == [0.5, 1.5]
+
+
+@pytest.mark.parametrize(
     ("several", "values"),
     [
         (Several(("ill", "old"), None), [[1, 0], [0, 0], [1, 1]]),
