@@ -158,7 +158,12 @@ def _runs(asked: Asked) -> Iterator[tuple[str, int, int]]:
 
 def _campaign_in_words(offer: Offer) -> Iterator[str]:
     campaign, settled = offer.announced, offer.settled
-    among = neighbours_of(campaign.unit, records_vote=campaign.records_vote, series=campaign.series)
+    among = neighbours_of(
+        campaign.unit,
+        records_vote=campaign.records_vote,
+        series=campaign.series,
+        code=campaign.code,
+    )
     how = "records vote" if campaign.records_vote else "teachers vote"
     code = code_of(campaign.code).in_words
     yield (

@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table as Sheet
 
 from pate.data.values import Dataset, Images
-from pate.formats.privacy_statement import in_words, neighbours_of, rounded_up
+from pate.formats.privacy_statement import in_words, rounded_up
 from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def draw(
         report.delta,
         report.unit,
         report.observer,
-        neighbours=neighbours_of(report.unit, records_vote=not report.teachers),
+        neighbours=report.adjacency.partition(":")[0],
     )
     figure.suptitle(
         f"{report.parties} parties, {voters}; {report.mechanism}\n{promise}", fontsize=10

@@ -96,7 +96,8 @@ def campaign(folder: Path, *, labels: int, teachers: int, unit: str = "record") 
     report = Report(
         parties=4, teachers=teachers, labels_asked=60, labels_answered=labels, label_accuracy=1.0,
         student_accuracy=0.9, nonprivate_accuracy=0.99, majority_accuracy=0.34, epsilon=0.99731,
-        delta=1e-4, unit=unit, adjacency="", observer="public", mechanism="neighbour", seconds=1.0,
+        delta=1e-4, unit=unit, adjacency=f"one {unit} altered: it moves one vote",
+        observer="public", mechanism="neighbour", seconds=1.0,
     )  # fmt: skip
     with drawn() as figures:
         draw(folder / "campaign.png", report, made, public.inputs, public)
@@ -110,6 +111,8 @@ def test_a_campaigns(tmp_path: Path, labels: int, teachers: int, unit: str) -> N
     assert off_the_edge(figure) == []
     said = words(figure)
     assert all(term in said for term in TERMS)
+    assert f"one {unit} altered" in said
+    assert "moves one vote" not in said
     counts = next(axes for axes in figure.axes if "by class" in axes.get_title("left"))
     assert all(tick == int(tick) for tick in ticks(counts.yaxis))
     # Few labels fill their half.
