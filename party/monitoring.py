@@ -237,7 +237,7 @@ def _of_ledger(standing: Standing) -> list[Metric]:
         gauge(
             "pate_party_epsilon",
             "What all answers and synthetic rows come to by the party's own accountant, whatever its "
-            "records are",
+            "records are; unit, neighbours and observer: pate-party ledger",
             figure.epsilon,
         ),
         gauge(

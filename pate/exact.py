@@ -53,7 +53,8 @@ from pate.foreign import json_value, shown
 #: Of each digits enough for the sum of two costs.
 _FRACTION: Final = re.compile(r"(0|[1-9][0-9]{0,249})(/[1-9][0-9]{0,249})?", re.ASCII)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
-_ROW: Final = re.compile(r"-?[0-9]{1,15}(?: -?[0-9]{1,15})*", re.ASCII)
+_NUMBER: Final = r"(?:0|-?[1-9][0-9]{0,14})"
+_ROW: Final = re.compile(rf"{_NUMBER}(?: {_NUMBER})*", re.ASCII)
 #: Names that modules may import for their annotations only.
 _FOR_ANNOTATIONS: Final = {"Fraction": Fraction, "Mapping": Mapping}
 _RULE: Final = "pate.exact"

@@ -14,6 +14,7 @@ from pate.data.schema import Schema
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.formats.privacy_statement import (
     code_of_statement,
+    delta_rounded_up,
     do_records_vote,
     in_words,
     neighbours_of,
@@ -254,7 +255,7 @@ def _privacy(statement: Mapping[str, object]) -> str:
 ## Privacy
 
 What this student learnt from is differentially private, and so is whatever is made of it, the
-student included: **epsilon = {rounded_up(epsilon)} at delta = {delta:.3g}**.
+student included: **epsilon = {rounded_up(epsilon)} at delta = {delta_rounded_up(delta)}**.
 
 - **Unit: {said["unit"]}.** The promise is about one such unit: whoever sees the student learns nearly
   the same whether or not that unit's data was what it was. It is not about groups of them, for

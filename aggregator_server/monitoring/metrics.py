@@ -115,7 +115,12 @@ def _of_budget(overview: Overview) -> list[Metric]:
     if budget is None:
         return []
     return [
-        gauge("pate_epsilon", "The guarantee: what the whole budget is worth", budget.epsilon),
+        gauge(
+            "pate_epsilon",
+            "The guarantee towards the public: what the whole budget is worth, of the unit and between the "
+            "neighbours of the privacy statement",
+            budget.epsilon,
+        ),
         gauge("pate_delta", "At which it holds", budget.delta),
         gauge(
             "pate_epsilon_server",

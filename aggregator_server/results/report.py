@@ -18,7 +18,7 @@ from pate.answers import CLASS, NUMBER, answer_of
 from pate.errors import StateError
 from pate.foreign import json_value
 from pate.formats.labels import LabelRow, LabelSet
-from pate.formats.privacy_statement import rounded_up
+from pate.formats.privacy_statement import delta_rounded_up, rounded_up
 from pate.printable import listed
 from pate.runtime.screen import Display
 from pate.storage.hash_chain import Head
@@ -140,14 +140,14 @@ def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         shown = f"{classes[0]} to {classes[-1]}{between}"
     yield kind, shown
     yield "sums of votes", f"{found['aggregation']}, noise by the {_NOISE[str(found['noise'])]}"
+    delta = delta_rounded_up(float(str(found["delta"])))
     for observer, name in ((found["observer"], "epsilon"), ("server", "epsilon_server")):
         epsilon = found[name]
         yield (
             f"towards the {observer}",
             "nothing is promised"
             if epsilon is None
-            else f"epsilon {rounded_up(float(str(epsilon)))} at delta {found['delta']:g} "
-            f"per {found['unit']}",
+            else f"epsilon {rounded_up(float(str(epsilon)))} at delta {delta} per {found['unit']}",
         )
     yield "charged", f"{100 * float(str(found['budget_spent'])):.2f} % of the privacy budget"
     if "gate" in found:

@@ -37,7 +37,13 @@ from pate.campaign.choices import UNITS
 from pate.codes import NEAREST, adjacency_for, code_of
 from pate.errors import AccountingError, LedgerError, ProtocolError, UsageError
 from pate.exact import fraction_from_text
-from pate.formats.privacy_statement import ADDED_OR_REMOVED, in_words, neighbours_of, rounded_up
+from pate.formats.privacy_statement import (
+    ADDED_OR_REMOVED,
+    delta_rounded_up,
+    in_words,
+    neighbours_of,
+    rounded_up,
+)
 from pate.storage.ledger import Step
 
 if TYPE_CHECKING:
@@ -311,8 +317,9 @@ class Bound(Step["HasBounds"]):
             return "no bound"
         failing = float(self.delta.for_failing)
         return (
-            f"epsilon {self.epsilon:g} at delta {self.delta.whole:g}, of which {failing:g} is for "
-            "campaigns and releases that may fail outright"
+            f"epsilon {rounded_up(self.epsilon)} at delta {delta_rounded_up(self.delta.whole)}, of which "
+            f"{failing:g} is for campaigns and releases that may fail outright; towards the public, of "
+            "the unit and between the neighbours that each campaign states"
         )
 
 
@@ -334,4 +341,4 @@ def together(bounds: Iterable[Bound]) -> str:
     if not finite or len(finite) < len(largest):
         return "nothing, as there was no bound at one time"
     deltas = sum(Fraction(one.whole) for one, _ in {(each.delta, each.rules) for each in given})
-    return f"epsilon {rounded_up(max(finite))} at delta {float(deltas):g}"
+    return f"epsilon {rounded_up(max(finite))} at delta {delta_rounded_up(float(deltas))}"

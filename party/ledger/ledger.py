@@ -145,6 +145,7 @@ class PartyLedger:
             step = self._answered(offer, answer, allow_other=allow_other)
             seq = self._log.head.seq + 1
             step.check(state, step.given(known), seq, allow_other=allow_other)
+            self._require_room(offer, answer)
 
     def voted(self, offer: Offer, units: Sequence[bytes]) -> frozenset[bytes]:
         """Return those of these units that have voted in another campaign of the offer's series."""
@@ -347,17 +348,18 @@ class PartyLedger:
 
     def _require_room(self, offer: Offer, answer: Answer) -> None:
         """Check that an honest server may still need an answer: each is in the ledger for ever."""
-        current, name = self._log.state.campaign(offer.campaign), offer.campaign[:8]
-        record = current.batches.get(answer.batch.hex())
+        current, name = self._log.state.joined.get(offer.campaign), offer.campaign[:8]
+        record = None if current is None else current.batches.get(answer.batch.hex())
+        asked = 0 if current is None else current.asked
         if record is not None and len(record.answered_at) >= MOST_AGAIN:
             raise RefusedError(
                 f"votes on batch {answer.batch.hex()[:8]} of campaign {name} have left {MOST_AGAIN:,} "
                 "times: no more"
             )
         most = MOST_ASKED * offer.announced.rounds * offer.announced.queries
-        if record is None and current.asked + len(answer.hashes) > most:
+        if record is None and asked + len(answer.hashes) > most:
             raise RefusedError(
-                f"campaign {name} has asked for votes on {current.asked:,} queries in all its batches, "
+                f"campaign {name} has asked for votes on {asked:,} queries in all its batches, "
                 f"{MOST_ASKED} times what its terms state: no more"
             )
 

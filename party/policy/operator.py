@@ -14,10 +14,11 @@ import threading
 from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 from party.ledger.accountant import together
+from party.ledger.words import among_which
 from party.policy.policy import plain
 from pate.answers import ANSWERS, LABELS
 from pate.codes import CODES
-from pate.formats.privacy_statement import rounded_up
+from pate.formats.privacy_statement import in_words, rounded_up
 from pate.printable import printable
 
 if TYPE_CHECKING:
@@ -93,10 +94,13 @@ class Operator:
 def question(offer: Offer) -> str:
     """Return the question for a terminal."""
     announced = offer.announced
+    cost = in_words(
+        announced.epsilon, announced.delta, announced.unit, neighbours=among_which(announced)
+    )
     return (
         f"Join campaign {offer.campaign} (key {offer.key.hex()[:16]}…)? {announced.aggregator}, at most "
-        f"{announced.queries} queries, epsilon {announced.epsilon:g} at delta {announced.delta:g} "
-        f"per {announced.unit}, votes {announced.sums.aggregation}, noise {announced.sums.noise}"
+        f"{announced.queries} queries, at most {cost}, "
+        f"votes {announced.sums.aggregation}, noise {announced.sums.noise}"
     )
 
 

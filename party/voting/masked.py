@@ -132,6 +132,9 @@ class MaskedVotes(MaskedSums):
         in a ledger, or in an earlier copy of it, the noise is stored.
         """
         ongoing = self._held(offer, asked.attempt)
+        # Before anything is stored: what is, is in the ledger a moment later, which bounds it.
+        boxes = masked.boxes_from_wire(asked.boxes)
+        ongoing.masking.check_boxes(boxes)
         values = votes()
         which = hashlib.sha256(values.astype("<i8").tobytes()).digest()
         new = ongoing.recorded != which
@@ -139,7 +142,7 @@ class MaskedVotes(MaskedSums):
             check(values)
         hidden = self._with_noise(offer, ongoing.asked.batch, values)
         # First, so that a step that is refused leaves no entry. Nothing leaves before the entry is there.
-        packed = ongoing.masking.mask(masked.boxes_from_wire(asked.boxes), hidden)
+        packed = ongoing.masking.mask(boxes, hidden)
         if new:
             record(values)
             ongoing.recorded = which

@@ -167,8 +167,8 @@ class NeighbourVotes(OfRecords):
             else:
                 votes += dense_sums(directions, described, given, code.answer.grid)
             if some.stop == len(voting) or (some.start // _AT_ONCE) % _TOLD == _TOLD - 1:
-                # A share, since the number of records is private.
-                self.say(f"{100 * some.stop // len(voting)} % of our records have voted")
+                # In tenths: the number of records is private, and how many have voted is the same for all.
+                self.say(f"{10 * (10 * some.stop // len(voting))} % of our records have voted")
         return votes
 
     def _residuals(

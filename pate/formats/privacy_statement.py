@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Context, Decimal
 from typing import Final
 
 from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
@@ -205,7 +206,7 @@ def in_words(
     'epsilon 1.97 at delta 1e-05 (unit: record; adjacency: one record added or removed; observer: public)'
     """
     return (
-        f"epsilon {rounded_up(epsilon)} at delta {delta:g} "
+        f"epsilon {rounded_up(epsilon)} at delta {delta_rounded_up(delta)} "
         f"(unit: {unit}; adjacency: {neighbours}; observer: {observer})"
     )
 
@@ -223,6 +224,17 @@ def rounded_up(epsilon: float) -> str:
     """Return epsilon with at most four decimals, rounded up: less would promise too much."""
     scaled = epsilon * 1e4
     return f"{epsilon if scaled == round(scaled) else math.ceil(scaled) / 1e4:.10g}"
+
+
+def delta_rounded_up(delta: float) -> str:
+    """Return delta with at most six digits, rounded up.
+
+    >>> delta_rounded_up(1e-5), delta_rounded_up(1.0000049e-5), delta_rounded_up(0.0)
+    ('1e-05', '1.00001e-05', '0')
+    """
+    # Without the last digit of a float, which sums of short numbers leave.
+    plain = Decimal(f"{delta:.15g}")
+    return f"{float(Context(prec=6, rounding=ROUND_CEILING).plus(plain)):g}"
 
 
 @dataclass(frozen=True)

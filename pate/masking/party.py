@@ -113,6 +113,8 @@ class PartyMasking:
         self._announced: Announced | None = None
         #: Shares (of the seed, of the mask key) that this party received, by owner of the secrets.
         self._held: dict[str, tuple[int, int]] = {}
+        #: The boxes that were opened before the votes existed, and what is in them.
+        self._boxes: tuple[dict[str, bytes], dict[str, tuple[int, int]]] | None = None
         self._survivors: tuple[str, ...] = ()
 
     @property
@@ -167,6 +169,12 @@ class PartyMasking:
         self._held = {self.name: parts[self.name]}
         return dict(self._answers.give(Phase.SHARES, request, boxes))
 
+    def check_boxes(self, boxes: Mapping[str, bytes]) -> None:
+        """Check that votes may be masked with these boxes, before the votes exist."""
+        request = self._request_of(boxes)
+        if self._answers.given(Phase.MASKED, request, bytes) is None:
+            self._opened(request)
+
     def mask(self, boxes: Mapping[str, bytes], values: NDArray[np.integer]) -> bytes:
         """Mask this party's votes with all neighbours whose boxes arrived; ``boxes`` are by sender.
 
@@ -175,25 +183,12 @@ class PartyMasking:
         The answer has residues as little-endian unsigned integers. If votes are proved, it has 32 bytes
         of a commitment to them, masked votes, and masked link masks of four bytes each.
         """
-        self.context.roster.check_members(boxes, "a list of boxes")
-        for sender, box in boxes.items():
-            check_bytes(box, BOX_BYTES, f"the box from {sender}")
-        request = dict(boxes)
+        request = self._request_of(boxes)
         if (given := self._answers.given(Phase.MASKED, request, bytes)) is not None:
             return given
-        announced = _kept(self._announced)
-        graph = announced.graph
-        strangers = sorted(boxes.keys() - graph.neighbours(self.name))
-        if strangers:
-            raise ProtocolError(f"a box from {strangers[0]}, which does not mask with {self.name}")
-        if len(boxes) + 1 < graph.threshold:
-            raise QuorumError(
-                f"{len(boxes)} neighbours and {self.name} shared their secrets, "
-                f"{graph.threshold} are needed"
-            )
+        held = self._opened(request)
+        announced, own = _kept(self._announced), _kept(self._own)
         self.context.matrix.check(values)
-        own = _kept(self._own)
-        held = open_boxes(announced, self.name, own.share, boxes)
         committed, prover = b"", self._prover_of(values)
         if prover is not None:
             committed = prover.commitment
@@ -205,8 +200,33 @@ class PartyMasking:
         self._held.update(held)
         self._prover = prover
         # From here on only the received shares and the secrets of the vote proof are needed.
-        self._own = None
+        self._own, self._boxes = None, None
         return self._answers.give(Phase.MASKED, request, masked)
+
+    def _request_of(self, boxes: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return boxes by sender, each of a party of the roster and of its size."""
+        self.context.roster.check_members(boxes, "a list of boxes")
+        for sender, box in boxes.items():
+            check_bytes(box, BOX_BYTES, f"the box from {sender}")
+        return dict(boxes)
+
+    def _opened(self, boxes: dict[str, bytes]) -> dict[str, tuple[int, int]]:
+        """Return the shares in boxes of enough neighbours, by sender."""
+        if self._boxes is not None and self._boxes[0] == boxes:
+            return self._boxes[1]
+        announced = _kept(self._announced)
+        graph = announced.graph
+        strangers = sorted(boxes.keys() - graph.neighbours(self.name))
+        if strangers:
+            raise ProtocolError(f"a box from {strangers[0]}, which does not mask with {self.name}")
+        if len(boxes) + 1 < graph.threshold:
+            raise QuorumError(
+                f"{len(boxes)} neighbours and {self.name} shared their secrets, "
+                f"{graph.threshold} are needed"
+            )
+        held = open_boxes(announced, self.name, _kept(self._own).share, boxes)
+        self._boxes = boxes, held
+        return held
 
     def prove(self, seed: bytes) -> bytes:
         """Prove that the masked votes are valid, for the server's seed whose hash is in the context.
@@ -277,7 +297,7 @@ class PartyMasking:
     def forget(self) -> None:
         """Drop all secrets and answers; every further request is refused."""
         self._answers.forget()
-        self._own = self._announced = self._prover = None
+        self._own = self._announced = self._prover = self._boxes = None
         self._held = {}
 
     def _prover_of(self, values: NDArray[np.integer]) -> Prover | None:

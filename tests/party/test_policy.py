@@ -357,7 +357,7 @@ def test_somebody_is_asked_once_and_after_all_other_rules() -> None:
     assert not asked
     admit(policy, joining(), ask=yes)
     assert len(asked) == 1
-    assert "epsilon 2 at delta 1e-05 per record" in asked[0]
+    assert "epsilon 2 at delta 1e-05 (unit: record; adjacency: one record" in asked[0]
     admit(policy, joining(), joined=True)  # agreed to before
     refused(policy, joining(), "there is no operator to ask")
     refused(policy, joining(), "the answer was no", ask=lambda _: False)

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Protocol
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from pate.errors import LedgerError, ProtocolError, UsageError
+from pate.errors import DataError, LedgerError, ProtocolError, UsageError
 from pate.exact import TextForm, in_text, parse, read, write
 
 
@@ -126,6 +128,25 @@ def test_every_form_is_written_down_and_comes_back() -> None:
     more = {**TEXT, "later": {"shape": "circle", "radius": "2"}, "parties": 5, "maybe": "1/2"}
     assert write(_read(more)) == more
     assert _read(more).later == Circle(Fraction(2))
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A matrix, a text for each of its rows."""
+
+    cells: NDArray[np.int64]
+
+
+@pytest.mark.parametrize(
+    "row", ["001 2", "-0 2", "+1 2", "1  2", "1 2 ", "1,2", "1 2.0", "", "1" * 16]
+)
+def test_a_row_of_numbers_has_one_text(row: str) -> None:
+    assert read(Rows, {"cells": ["1 2", "0 -3"]}, error=DataError, what="rows").cells.shape == (
+        2,
+        2,
+    )
+    with pytest.raises(DataError, match="whole numbers with spaces"):
+        read(Rows, {"cells": [row, "0 -3"]}, error=DataError, what="rows")
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ def test_a_stored_classifier_has_no_private_record() -> None:
     made = pate.PateClassifier(epsilon=20.0, unit="patient", classes=[-1, 1], expected_records=60)
     stored = pickle.dumps(made.fit(table, labels, public=public, groups=groups))
     assert made.statement_.unit == "patient"
+    assert made.figures_.seconds == 0.0
     assert b"known" in stored
     for private in (b"secret-", b"patient-0", *(each.tobytes() for each in records.ravel())):
         assert private not in stored

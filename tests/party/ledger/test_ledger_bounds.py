@@ -89,7 +89,8 @@ def test_an_older_ledger_goes_on_and_is_counted_anew_aloud(ledger: PartyLedger) 
     first, counted = bind(ledger, FOUR)
     assert first == (
         "new bound of this party's accountant, recorded in its ledger: epsilon 4 at delta 1e-05, of "
-        "which 1e-06 is for campaigns and releases that may fail outright"
+        "which 1e-06 is for campaigns and releases that may fail outright; towards the public, of the "
+        "unit and between the neighbours that each campaign states"
     )
     assert counted.endswith(f"by the rules of this version: {before.in_words}")
     tight = replace(FREE, largest_epsilon=0.5)

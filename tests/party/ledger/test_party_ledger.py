@@ -231,6 +231,10 @@ def test_answers_of_a_campaign_are_bounded(
         answer(ledger, offer, queries(0, 4))
     with pytest.raises(RefusedError, match="on 7 queries in all its batches, 2 times what"):
         answer(ledger, offer, queries(0, 2))
+    # Before the votes are computed and stored, too.
+    early = queries(0, 2)
+    with pytest.raises(RefusedError, match="on 7 queries in all its batches, 2 times what"):
+        ledger.check_answer(replace(offer, queries=2), Answer(batch_of(early), early, bytes(32)))
     assert ledger.head == head
     answer(ledger, offer, queries(0, 1))
 

@@ -18,13 +18,21 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
+from party.identity.keys import identity_key
 from party.voting.ahead import AheadFile
 from party.voting.casting import NoiseShares, VoteCache
+from party.voting.voters import ReadyVoters
+from pate.data.values import Images, batch_hash
 from pate.errors import AccountingError, DiskError, RefusedError, StateError, UsageError
 from pate.masking.ahead.store import Kind
+from pate.mechanisms import DistributedGNMax
 from pate.noise.exact import SystemNoise
 from pate.votes import Counts
+from protos.pate.v1 import vote_pb2
 from tests.party.ledger.test_party_ledger import full_disk
+from tests.support.campaign_messages import campaign_message, terms_message
+from tests.support.party.asked import Asked, describe
+from tests.support.world.in_process import Unanimous
 
 ONE, TWO = b"1" * 16, b"2" * 16
 A, B = b"a" * 32, b"b" * 32
@@ -273,3 +281,45 @@ def test_only_what_is_missing_is_computed_however_many_are_held(tmp_path: Path) 
     other = VoteCache(tmp_path / "votes.db", ensemble=b"o" * 32, classes=("x", "y"))
     other.votes(queries[:3], compute)
     assert asked == [700, 501, 3], "another ensemble has votes of its own"
+
+
+def test_nothing_is_stored_for_a_step_before_its_turn(tmp_path: Path) -> None:
+    """A server starts sums over ever new batches, and asks for masked votes without others' boxes."""
+    public = Images(np.random.default_rng(0).integers(0, 255, (30, 4, 4, 1), dtype=np.uint8))
+    hashes = public.row_hashes()
+    keys = {name: identity_key(tmp_path / name).public_key().public_bytes_raw() for name in "abcd"}
+    party = Asked(tmp_path / "a", ReadyVoters(Unanimous(1, "x")), public=public)
+    campaign = campaign_message(
+        public,
+        terms_message(
+            [(name, key, 1) for name, key in keys.items()],
+            [DistributedGNMax(Fraction(8), 2, 1)],
+            composition="zcdp",
+            cap="4000",
+        ),
+        classes=("x", "y"),
+        aggregation="masked",
+        noise="distributed",
+        min_parties=3,
+        colluders=1,
+        epsilon=1e5,
+    )
+    joined = campaign.copy()
+    joined.terms = None
+    assert party.tell(describe(), joined).WhichOneof("body") == "description", party.said
+    for first in range(20):
+        rows, attempt = [first, first + 3, first + 7], bytes([first]) * 16
+        batch = vote_pb2.Batch(rows=rows, digest=batch_hash([hashes[row] for row in rows]))
+        keyed = vote_pb2.AskKeys(attempt=attempt, batch=batch)
+        reply = party.tell(vote_pb2.PartyRequest(ask_keys=keyed), campaign)
+        assert reply.WhichOneof("body") == "keys", party.said
+        masked = vote_pb2.AskMasked(attempt=attempt)
+        party.refuses(
+            party.tell(vote_pb2.PartyRequest(ask_masked=masked), campaign),
+            "ProtocolError",
+            "next is shares",
+        )
+    assert party.answered == 0
+    assert not (tmp_path / "a" / "votes.db").exists()
+    with closing(sqlite3.connect(tmp_path / "a" / "noise.db")) as db:
+        assert db.execute("SELECT count(*) FROM shares").fetchone() == (0,)
