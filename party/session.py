@@ -60,7 +60,7 @@ def take_part(
         largest_epsilon=party.policy.largest_epsilon,
         ends=None if enrolment is None else enrolment.ends,
     )
-    operator = Operator.here(page=options.page)
+    operator = Operator.here(page=options.page, say=screen.say)
     view = None
     with contextlib.ExitStack() as held:
         if options.page:

@@ -142,7 +142,8 @@ class Server:
         if self.in_clear and not isinstance(error, httpx.ConnectError) and self._speaks_tls():
             return UntrustedServerError(
                 f"{self.address} speaks TLS, and this party is not enrolled there: ask its "
-                "coordinator for a bundle, and `pate-party enroll` it"
+                "coordinator for a bundle, and `pate-party enroll` it; if it is enrolled by another "
+                "name, give that with --name"
             )
         # "[Errno 111]" says nothing that the words after it do not.
         return UnreachableError(f"{self.address} does not answer: {_ERRNO.sub('', text)}")

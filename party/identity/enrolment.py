@@ -61,6 +61,11 @@ class Enrolment:
     ends: dt.datetime
     pending: bool = False  # whether a newer one waits for confirmation by the server
 
+    @staticmethod
+    def stands_in(home: Path) -> bool:
+        """Return whether a home has an enrolment, which is not read."""
+        return (home / _FILE).exists()
+
     @classmethod
     def load(cls, home: Path) -> Self | None:
         """Return the enrolment in a party's home, or None if it never enrolled."""

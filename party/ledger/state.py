@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from pate.campaign.offer import Offer
 
 
+class ChangedError(RefusedError):
+    """Our data or settings are not those of our first votes: nothing more can leave with these."""
+
+
 class LedgerState:
     """The ledger as of one entry; ``rows`` counts those of other tables that entries commit to."""
 
@@ -265,9 +269,10 @@ class Campaign:
         if self.ending is not None:
             raise RefusedError(f"campaign {name} has ended: no more votes for it")
         if self.source not in ("", given.source):
-            raise RefusedError(
+            raise ChangedError(
                 f"our data or settings have changed since we first voted in campaign {name}: "
-                "other votes on the same queries would reveal the change"
+                "other votes on the same queries would reveal the change. Start again with the file and "
+                "the options of the first time"
             )
         if given.offer.announced.in_rounds:
             self._check_round(given, batch)

@@ -64,7 +64,7 @@ def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) ->
             f"{number_of(file.size, 'byte')} with SHA-256 {file.digest}"
         )
     if announced.series is not None:
-        cast = number_of(record.voted, "vote") if record.batches else "no vote"
+        cast = number_of(_votes_of(record), "vote") if record.batches else "no vote"
         ours = f", with {cast} of our {announced.unit}s" if counts else ""
         yield f"  of the series {announced.series}{ours}"
     among = among_which(announced)
@@ -188,6 +188,11 @@ def _by_series(campaigns: Iterable[Campaign]) -> list[list[Campaign]]:
     return list(found.values())
 
 
+def _votes_of(record: Campaign) -> int:
+    """Return the votes of units of a series: a patient's has two hashes, of its number and its record."""
+    return record.voted // 2 if record.offer.announced.unit == "patient" else record.voted
+
+
 def _series_in_words(campaigns: Sequence[Campaign], delta: Delta) -> Iterator[str]:
     offer = campaigns[0].offer
     figure = cumulative_epsilon([each.totals for each in campaigns], delta)
@@ -195,7 +200,7 @@ def _series_in_words(campaigns: Sequence[Campaign], delta: Delta) -> Iterator[st
         f"series {offer.announced.series}: {number_of(len(campaigns), 'campaign')} signed by the key "
         f"{readable(offer.key)}"
     )
-    units = sum(each.voted for each in campaigns)
+    units = sum(map(_votes_of, campaigns))
     yield (
         f"  who has voted in it does not vote in it again: {number_of(units, 'vote')} of our "
         f"{offer.announced.unit}s so far"

@@ -22,7 +22,7 @@ from pate.formats.privacy_statement import in_words, rounded_up
 from pate.printable import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     from party.ledger.ledger import PartyLedger
@@ -41,8 +41,16 @@ _LINE: Final = 4096
 class Operator:
     """Asks whether to join a campaign; see :meth:`ask`."""
 
-    def __init__(self, terminal: IO[str] | None, *, page: bool = False) -> None:
+    def __init__(
+        self,
+        terminal: IO[str] | None,
+        *,
+        page: bool = False,
+        # says that the page asks, where no terminal does
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._terminal = terminal
+        self._say = say
         #: Whether there is anyone to ask.
         self.is_here = terminal is not None or page
         self._turn = threading.Lock()
@@ -51,9 +59,9 @@ class Operator:
         self.asked: Question | None = None
 
     @classmethod
-    def here(cls, *, page: bool = False) -> Self:
+    def here(cls, *, page: bool = False, say: Callable[[str], None] = lambda _: None) -> Self:
         """Return the operator of this process; ``page``: whether the page asks, too."""
-        return cls(sys.stdin if sys.stdin.isatty() else None, page=page)
+        return cls(sys.stdin if sys.stdin.isatty() else None, page=page, say=say)
 
     def ask(self, offer: Offer) -> bool:
         """Ask, and wait for the first answer; the end of the terminal's input means no.
@@ -68,6 +76,8 @@ class Operator:
         if self._terminal is not None:
             sys.stderr.write(f"{printable(question(offer))} [y/N]: ")
             sys.stderr.flush()
+        else:
+            self._say(f"{printable(question(offer))} Answer on this party's page")
         while not self._answered.wait(None if self._terminal is None else _LOOK_S):
             if self._terminal is not None and select.select([self._terminal], [], [], 0)[0]:
                 # One line; a buffer in front of the terminal would store a second one for later.

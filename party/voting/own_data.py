@@ -15,7 +15,7 @@ from party.teachers.linear import OF_MANY, OF_PARTIES
 from party.teachers.training import train_ensemble
 from party.voting.neighbour import NeighbourVotes, require_answer
 from party.voting.own_file import against_schema, alike, described, warnings
-from party.voting.voters import nobody_votes
+from party.voting.voters import no_patients, nobody_votes
 from pate.answers import CLASS
 from pate.campaign.choices import RECORDS_EACH, TEACHERS_EACH
 from pate.codes import adjacency_for, code_of
@@ -144,6 +144,8 @@ class OwnVoters:
         self._require_vote(campaign)
         self._with_encoder(campaign)
         self._file.require_encoder(campaign.schema)
+        if campaign.unit == "patient" and self._file.group is None:
+            raise no_patients()
         if self._file.answer == CLASS and self._file.classes is not None and campaign.classes:
             columns_of(self._file.classes, campaign.classes)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from party.identity.keys import units_key, votes_key
 from party.ledger.sent_votes import Answer, tags_of, view_of
+from party.ledger.state import ChangedError
 from party.voting.ahead import AheadVotes
 from party.voting.casting import Casting, NoiseShares, votes_per_patient
 from party.voting.ending import Ending, check_ending, voting_in_words
@@ -33,6 +34,7 @@ from pate.errors import (
     RefusedError,
     SchemaError,
     StateError,
+    UsageError,
     every_kind,
 )
 from pate.runtime.failpoints import reach
@@ -64,7 +66,7 @@ _ONLINE = frozenset({
     "ask_keys", "ask_shares", "ask_masked", "ask_proof", "ask_consent", "ask_opening",
 })  # fmt: skip
 #: Permanent errors: a party that stayed would not be asked again, without an explanation.
-_FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError)
+_FINAL = (DataError, SchemaError, StateError, LedgerError, DiskError, UsageError, ChangedError)
 
 
 @dataclass(frozen=True)

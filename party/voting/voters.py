@@ -164,10 +164,7 @@ def check_fits(
     ``of_teachers``: teachers vote in it, in one release.
     """
     if unit == "patient" and ours.unit != "patient":
-        raise SchemaError(
-            "the campaign protects patients, but our data has only records; "
-            "start again with --group COLUMN, the column that names the patient"
-        )
+        raise no_patients()
     # Where teachers vote there is no column for records that have no label.
     apart = {NONE} if of_teachers else set()
     unknown = sorted(set(ours.classes) - set(classes or ()) - apart)
@@ -179,6 +176,14 @@ def check_fits(
     both_images = schema.startswith("images") or ours.schema.startswith("images")
     if both_images and schema != ours.schema:
         raise SchemaError(f"the public set is {schema}, our data is {ours.schema}")
+
+
+def no_patients() -> SchemaError:
+    """Return the error of data without patients in a campaign that protects them."""
+    return SchemaError(
+        "the campaign protects patients, but our data has only records; start again with --group "
+        "COLUMN, the column that names the patient"
+    )
 
 
 def nobody_votes(campaign: Announced) -> SchemaError:

@@ -573,6 +573,23 @@ def test_an_enrolled_party_has_one_name(home: Path, tmp_path: Path) -> None:
         assert isinstance(start(*options), DataError), "it went on to read the data"
 
 
+def test_another_file_is_said_to_be_a_new_party_where_one_is_enrolled(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A monthly file without --name would get a home of its own."""
+    table = tmp_path / "may.csv"
+    table.write_text("x,y\n")
+    monkeypatch.setattr("party.cli.home.default_home", lambda _: home.parent)
+
+    def said(*options: str) -> str:
+        return CliRunner().invoke(main.app, ["start", "--data", str(table), *options]).stderr
+
+    note = f"goes on with its --name: {home.name}"
+    assert note in said("--label", "y")
+    assert note not in said("--label", "y"), "its home is there now"
+    assert note not in said("--label", "y", "--name", "june")
+
+
 @pytest.mark.parametrize("address", ["", "a", "a b:1", "a/b:1", "10.1:1", "[::1]", "::1:2", "a:0"])
 def test_what_is_no_address_is_a_usage_error(address: str) -> None:
     with pytest.raises(UsageError, match="no server address"):

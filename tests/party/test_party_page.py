@@ -305,6 +305,15 @@ def test_the_terminal_and_the_page_ask_one_question_and_the_first_answer_counts(
     said = capfd.readouterr().err
     assert said.count("Join campaign c1c1c1c1") == 3
     assert said.count("by the page") == 1
+    said_so: list[str] = []
+    alone = Operator(None, page=True, say=said_so.append)
+    thread = threading.Thread(target=alone.ask, args=(OFFER,))
+    thread.start()
+    until(lambda: bool(said_so), "said that the page asks")
+    assert alone.answer(OFFER.digest.hex(), says=False)
+    thread.join(60)
+    assert said_so[0].startswith("Join campaign c1c1c1c1")
+    assert said_so[0].endswith("Answer on this party's page")
     assert not Operator(None).is_here
     assert Operator(None, page=True).is_here
 

@@ -175,15 +175,27 @@ def test_another_campaign_does_not_wait_for_the_training_of_the_last(held: Held)
     assert held.describe(at_once=True).WhichOneof("body") == "preparing"
 
 
-@pytest.mark.parametrize("changes", [{"schema": "table other:number"}, {"unit": "patient"}])
-def test_what_fails_while_it_prepares_is_one_kind_of_refusal(
-    tmp_path: Path, changes: dict[str, Any]
+@pytest.mark.parametrize("why", ["schema", "no label"])
+def test_what_fails_while_it_prepares_is_one_kind_of_refusal_and_ends_the_party(
+    tmp_path: Path, why: str
 ) -> None:
+    """A party that stayed would not be asked again."""
     party = Site(tmp_path, rows())
+    changes = {"schema": "table other:number"} if why == "schema" else {}
+    if why == "no label":
+        party.own._file = dataclasses.replace(party.own._file, label=None)
     assert party.describe(at_once=True, **changes).WhichOneof("body") == "preparing"
     assert party.describe(at_once=True, **changes).refusal.kind == "RefusedError"
-    assert isinstance(party.voter.refusal, SchemaError)
+    assert isinstance(party.voter.refusal, SchemaError if why == "schema" else UsageError)
     assert party.trainings == 0
+
+
+def test_a_party_whose_data_changed_ends_and_says_what_to_start_again_with(tmp_path: Path) -> None:
+    assert Site(tmp_path, rows()).votes()
+    party = Site(tmp_path, rows("7,x,a"))
+    assert party.ask().refusal.kind == "RefusedError"
+    assert "Start again with the file and the options of the first time" in str(party.voter.refusal)
+    assert Site(tmp_path, rows()).votes()
 
 
 @pytest.mark.parametrize(
@@ -193,8 +205,9 @@ def test_what_fails_while_it_prepares_is_one_kind_of_refusal(
         ({"teachers": None}, {}),
         ({"records": False}, {"aggregator": "neighbour", "most_votes": 9}),
         ({}, {"code": "each-9 labels-2-of-3"}),
+        ({}, {"unit": "patient"}),
     ],
-    ids=["classes", "no teachers", "no records", "several labels"],
+    ids=["classes", "no teachers", "no records", "several labels", "no patients"],
 )
 def test_terms_that_our_options_do_not_fit_are_refused_before_a_record_is_read(
     tmp_path: Path, options: dict[str, Any], changes: dict[str, Any]

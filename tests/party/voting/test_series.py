@@ -376,6 +376,19 @@ def test_the_screen_says_what_a_series_is_and_what_it_does_not_cover(tmp_path: P
         assert "in all campaigns of series 'monthly'" in " ".join(site.said)
 
 
+def test_the_ledger_on_screen_counts_a_patients_votes_once(tmp_path: Path) -> None:
+    """Three patients with one vote each, then one more: a vote has the hash of its record, too."""
+    world = World(tmp_path / "a", 1)
+    rows: list[Row] = [("p1", 1), ("p1", 2), ("p2", 3), ("p3", 4)]
+    world.ask(0, rows)
+    world.ask(1, [*rows, ("p4", 5)])
+    shown = CliRunner().invoke(app, ["ledger", "--home", str(world.home)], catch_exceptions=False)
+    text = " ".join(shown.output.split())
+    assert "with 3 votes of our patients" in text
+    assert "with 1 vote of our patients" in text
+    assert "4 votes of our patients so far" in text
+
+
 def test_the_ledger_on_screen_has_the_figure_of_the_whole_series(tmp_path: Path) -> None:
     world = World(tmp_path / "a")
     rows: list[Row] = [("", 1)]
