@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from party.ledger.sent_votes import tags_of
+from party.teachers.ensemble import Averaged
 from party.voting.casting import Casting
 from party.voting.own_data import OwnVoters, Training
 from party.voting.own_file import OwnFile
@@ -101,7 +102,9 @@ def test_rows_of_an_array_leave_where_queries_are_alike(tmp_path: Path) -> None:
     labels = np.where(cells[:, 1] + rng.normal(size=300) > 1, "yes", "no").tolist()
     own = voters(table(tmp_path / "own.csv", cells, labels))
     campaign = announced(public, "axes-9", "record")
-    made = own.voters(campaign).vote(public, rows, CLASSES, code_of(campaign.code))
+    who = own.voters(campaign)
+    assert isinstance(who, Averaged)
+    made = who.vote(public, rows, CLASSES, code_of(campaign.code))
     assert (left(own, campaign, public, rows) == made).all()
     assert 0.5 * GRID < np.linalg.norm(made) <= GRID
 

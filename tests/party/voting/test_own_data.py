@@ -181,7 +181,7 @@ def test_what_fails_while_it_prepares_is_one_kind_of_refusal_and_ends_the_party(
 ) -> None:
     """A party that stayed would not be asked again."""
     party = Site(tmp_path, rows())
-    changes = {"schema": "table other:number"} if why == "schema" else {}
+    changes: dict[str, Any] = {"schema": "table other:number"} if why == "schema" else {}
     if why == "no label":
         party.own._file = dataclasses.replace(party.own._file, label=None)
     assert party.describe(at_once=True, **changes).WhichOneof("body") == "preparing"
