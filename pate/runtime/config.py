@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 _OF_ONE_CALL: Final = frozenset({"config", "write_config", "as_json"})
 #: What the reader of a file that was written must know.
 EXPLAINED: Final = (
-    "Remove the # of an option to state it. Paths begin in the folder where the command runs."
+    "Remove the # of an option to state it, and replace words in capitals by values. Paths begin in "
+    "the folder where the command runs."
 )
+#: Stands for a choice whose default depends on other options. Left as it is, it is refused: any of the
+#: choices would be taken, and could protect less than the default.
+_ONE_OF_THEM: Final = "CHOICE"
 _OF_TYPER: Final = re.compile(r"version$|(install|show)_completion$")
 
 
@@ -126,10 +130,12 @@ def _example(option: click.Option) -> str:
     if option.is_flag:
         return "false"
     if isinstance(option.type, click.Choice):
-        return toml_value(option.type.choices[0])
+        return toml_value(_ONE_OF_THEM)
+    if option.nargs > 1:
+        return f"[{', '.join((option.metavar or 'N').split())}]"
     number = isinstance(option.type, click.types.IntParamType | click.types.FloatParamType)
     shown = (option.metavar or "N") if number else f'"{option.metavar or "TEXT"}"'
-    return f"[{shown}]" if option.multiple or option.nargs > 1 else shown
+    return f"[{shown}]" if option.multiple else shown
 
 
 def toml_value(value: object) -> str:

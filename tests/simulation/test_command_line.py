@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import click
 import pytest
+import typer
 from PIL import Image
 
 import aggregator_server.cli.main
@@ -251,6 +253,47 @@ def test_a_new_campaign_is_ready_to_start(
     assert again.returncode == 2
     assert "is there already" in again.stderr
     assert before == {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("program", ["pate-server", "pate-party"])
+def test_no_line_of_a_new_file_weakens_a_campaign_when_its_mark_is_removed(
+    tmp_path: Path, run: Run, program: str
+) -> None:
+    """It states the default then; or, where other options decide the default, it must be completed."""
+    place = tmp_path / "trial"
+    assert run("pate", "new", str(place), "--parties", "3").returncode == 0
+    file, group = {
+        "pate-server": ("server.toml", aggregator_server.cli.main.app),
+        "pate-party": ("party.toml", party.cli.main.app),
+    }[program]
+    commands = typer.main.get_command(group)
+    assert isinstance(commands, click.Group)
+    options = {
+        each[2:]: option
+        for option in commands.commands["start"].params
+        for each in option.opts
+        if isinstance(option, click.Option) and each.startswith("--")
+    }
+    lines = [each[1:] for each in (place / file).read_text().splitlines() if each[:1] == "#"]
+    marked = [each for each in lines if each.split(" = ")[0] in options]
+    assert len(marked) > 10
+    open_choices = set()
+    for line in marked:
+        try:
+            [(name, stated)] = tomllib.loads(line).items()
+        except tomllib.TOMLDecodeError:
+            continue  # a word in capitals stands for a number
+        option = options[name]
+        if not isinstance(option.type, click.Choice):
+            assert option.default in (None, (), [], stated), line
+        elif stated != option.default:
+            open_choices.add(name)
+            with pytest.raises(click.BadParameter):
+                option.type.convert(stated, option, None)
+    assert open_choices == (
+        {"aggregation", "noise", "noise-law"} if program == "pate-server" else {"thousands"}
+    )
+    assert 'window = ["' not in "\n".join(lines)  # two numbers
 
 
 def test_a_new_campaign_takes_a_public_set_of_its_own(tmp_path: Path, run: Run) -> None:

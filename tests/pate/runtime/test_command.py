@@ -258,7 +258,7 @@ def test_what_is_given_is_written_as_a_file_that_says_the_same(tmp_path: Path) -
     lines = file.read_text().splitlines()
     assert "# How many." in lines
     assert "loaves = 3" in lines
-    assert '#grain = "rye"' in lines  # not given
+    assert '#grain = "CHOICE"' in lines  # not given, and none of them is a default
     assert not [line for line in lines if "json" in line]
     assert said("bake", "--config", str(file)).exit_code == 0
     assert got == [Order(loaves=3, into=Path(typed[3]), config=file)]
