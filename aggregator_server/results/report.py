@@ -45,7 +45,10 @@ def describe(folder: Path, database: str | None = None) -> dict[str, object]:
     state, _ = audit.read_campaign(place_of(folder, database))
     found, path = describe_state(state), folder / FILE
     if state.phase == "gathering" and (present := noted(folder)):
-        found["present"] = present | {"wanted": state.spec.wanted_parties}
+        found["present"] = present | {
+            "wanted": state.spec.wanted_parties,
+            "missing": _missing(state.spec.parties, present),
+        }
     if path.exists():
         found["envelopes"] = [each.facts() for each in Store(path, read_only=True).newest()]
     return found
@@ -158,11 +161,24 @@ def _present_in_words(present: object) -> str:
     """Return who was here when the server last saw a change."""
     assert isinstance(present, dict)  # noqa: S101 - as describe made it
     here, preparing = present["here"], present["preparing"]
-    refused = f"; refused: {listed(present['refused'])}" if present["refused"] else ""
+    others = "".join(
+        f"; {name}: {listed(present[name])}" for name in ("missing", "refused") if present[name]
+    )
     return (
-        f"{len(here) + len(preparing)} of {present['wanted']} ({here_in_words(here, preparing)}){refused}; "
+        f"{len(here) + len(preparing)} of {present['wanted']} ({here_in_words(here, preparing)}){others}; "
         f"since {present['at']}"
     )
+
+
+def _missing(parties: tuple[str, ...] | int, present: Mapping[str, object]) -> list[str]:
+    """Return who is awaited by name, and neither here nor refusing; nobody if only a number is."""
+    if isinstance(parties, int):
+        return []
+    known: set[object] = set()
+    for name in ("here", "preparing", "refused"):
+        found = present.get(name)
+        known.update(found if isinstance(found, list) else ())
+    return sorted(set(parties) - known)
 
 
 def label_set(folder: Path) -> LabelSet:

@@ -11,7 +11,7 @@ function body(id) { return $(id).tBodies[0]; }
 // A text with `commands` in it.
 function prose(text) { return text.split("`").map((part, at) => at % 2 ? make("code", part) : part); }
 function epsilon(value) { return String(Math.ceil(Number((value * 1e4).toFixed(6))) / 1e4); } // never smaller than it is
-function delta(value) { return value < 0.001 ? value.toExponential().replace("e-0", "e-") : String(value); }
+function delta(value) { return value > 0 && value < 0.001 ? value.toExponential().replace("e-0", "e-") : String(value); }
 function share(value) { return `${(100 * value).toFixed(1)} %`; }
 function charged(value) { return Math.ceil(Number((value * 1000).toFixed(6))) / 10; }
 function listed(words) { return words.length < 2 ? words.join("") : `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`; }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
+
+    from aggregator_server.monitoring.overview import Overview
 
 HOSTILE = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>\'"&'
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
@@ -108,6 +111,28 @@ def test_text_of_strangers_is_shown_as_text(browser: Browser, tmp_path: Path) ->
             assert tab.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
             assert complaints == []
             tab.context.close()
+
+
+def stored(browser: Browser, folder: Path, overview: Overview) -> Tab:
+    """A tab with the page that a server stores."""
+    file = folder / "page.html"
+    file.write_bytes(overview.to_html())
+    tab = browser.new_page()
+    tab.goto(file.as_uri())
+    return tab
+
+
+def test_each_delta_is_written_as_elsewhere(browser: Browser, tmp_path: Path) -> None:
+    with a_campaign(tmp_path) as (_, status):
+        overview = status.overview()
+    assert overview.budget is not None
+    for delta, words in ((0.0, "0"), (1e-5, "1e-5"), (0.01, "0.01")):
+        tab = stored(
+            browser, tmp_path, replace(overview, budget=replace(overview.budget, delta=delta))
+        )
+        for place in ("#budget-words", "#curve-words"):
+            assert f"epsilon 6 at delta {words} per record" in tab.inner_text(place)
+        tab.close()
 
 
 @pytest.mark.slow

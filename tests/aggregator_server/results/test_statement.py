@@ -240,8 +240,16 @@ def test_who_is_here_while_parties_gather(
         note(Presence(frozenset("a"), refused=frozenset("d"), preparing=frozenset("cb")))
     show(describe(tmp_path))
     assert "3 of 4 (a; preparing: b, c); refused: d; since 20" in capsys.readouterr().out
+    named = tmp_path / "named"
+    with Ledger.create(named / "ledger.db", make_spec(parties=tuple("abcd"))) as ledger:
+        noting(named, lambda: ledger.state().phase, shown.append)(
+            Presence(frozenset("a"), refused=frozenset("d"))
+        )
+    assert describe(named)["present"]["missing"] == ["b", "c"]  # type: ignore[index]
+    show(describe(named))
+    assert "1 of 4 (a); missing: b, c; refused: d; since 20" in capsys.readouterr().out
     with start(tmp_path / "later" / "ledger.db") as ledger:
         note = noting(tmp_path, lambda: ledger.state().phase, shown.append)
         note(Presence(frozenset("ab")))
     assert not (tmp_path / FILE).exists()
-    assert [len(each.here) for each in shown] == [1, 2]
+    assert [len(each.here) for each in shown] == [1, 1, 2]
