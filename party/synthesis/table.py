@@ -28,6 +28,7 @@ from pate.data.cells import (
     plain_names,
     plain_truth,
 )
+from pate.data.files.tables import OF_GROUPS
 from pate.data.odd import Odd
 from pate.data.read import TABLE_SUFFIXES, is_wanted, read_table
 from pate.data.values import Column, Table, content_hash, is_numeric
@@ -113,7 +114,7 @@ def read_rows(
 
 def _alone(text: TextTable, group: str, strict: bool, odd: Odd) -> NDArray[np.bool_]:
     """Return whether each row is its patient's only one; 12 and 12.0 are equal, as for votes."""
-    patients = text.column(group, "group")
+    patients = text.column(group, OF_GROUPS)
     rows = Counter(patients)
     alone = np.array([bool(name) and rows[name] == 1 for name in patients], dtype=np.bool_)
     if strict and not alone.all():

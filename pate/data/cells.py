@@ -69,9 +69,8 @@ _WITH_COMMA: Final = re.compile(r"[+-]?(?:[0-9]+,[0-9]*|,[0-9]+)(?:[eE][+-]?[0-9
 #: Cells of a file with decimal commas that could be thousands.
 _EITHER: Final = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:,[0-9]{3}|(?:\.[0-9]{3})+)", re.ASCII)
 #: Why a cell is no number that is one in some format.
-SEPARATED: Final = (
-    "has a separator of decimals or thousands: say which with --decimal and --thousands"
-)
+SEPARATOR: Final = "has a separator of decimals or thousands"
+SEPARATED: Final = f"{SEPARATOR}: say which with --decimal and --thousands"
 
 
 def parse_number(text: str) -> float | None:

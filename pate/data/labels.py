@@ -122,9 +122,7 @@ def encode_labels(
     absent = set(filter(is_nothing, names)) - {*map(plain_name, listed), *listed}
     if absent and odd is None:
         row = next(row for row, name in enumerate(names) if name in absent)
-        raise DataError(
-            f"{path}: record {row + 1}: {_no_label(names[row])}; label it or take it out"
-        )
+        raise DataError(f"{path}: {place(row)}: {_no_label(names[row])}; label it or take it out")
     never: set[str] = set()
     if odd is not None and classes is None:
         never = {name for name in set(names) - absent if not can_be_class(name)}

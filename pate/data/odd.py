@@ -268,8 +268,11 @@ class Odd:
                 found.append((count, Problem(f"{what}each ", why, _CELLS)))
                 continue
             for name, tally in tallies:
-                what = f"column {name!r}: {_many(tally.count, 'cell')} ({tally.where()}) count as missing: "
-                found.append((tally.count, Problem(f"{what}each ", why, _CELLS)))
+                one = tally.count == 1
+                what = f"column {name!r}: {_many(tally.count, 'cell')} ({tally.where()}) " + (
+                    "counts as missing: it " if one else "count as missing: each "
+                )
+                found.append((tally.count, Problem(what, why, _CELLS)))
         return [problem for _, problem in sorted(found, key=lambda each: -each[0])]
 
 

@@ -20,7 +20,7 @@ from pate.data.encoded import Raw, embedded, require_encoder
 from pate.data.files import images, lines
 from pate.data.files.dicom import read_dicom
 from pate.data.files.npz import Archive
-from pate.data.files.tables import is_named, is_wanted
+from pate.data.files.tables import OF_GROUPS, is_named, is_wanted
 from pate.data.files.texts import read_texts
 from pate.data.locate import TABLE_SUFFIXES, is_table, locate, only_dicom, raw_at, require_there
 from pate.data.odd import DeepImagesError, Odd, none_usable
@@ -225,7 +225,7 @@ def _of_table(found: Path, asked: _Asked) -> _Found:
     table = read_table(found, asked.odd, asked.reading, wanted=wanted)
     names = None if label is None else table.column(label, "label")
     cells = {name: table.cells(name, "label") for name in several.columns}
-    groups = None if group is None else np.array(table.column(group, "group"), dtype=np.str_)
+    groups = None if group is None else np.array(table.column(group, OF_GROUPS), dtype=np.str_)
     inputs = table.table((*roles, *asked.drop), numeric=schema.numeric, notes=asked.notes)
     noted = asked.odd if asked.notes is None else asked.notes
     if several.number is not None and noted is not None:

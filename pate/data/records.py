@@ -68,7 +68,7 @@ def joined(
         whole &= good
     if groups is not None and odd is not None:
         for row in np.flatnonzero(whole & (groups == "")).tolist():
-            odd.record("it has no group", raw.place(row))
+            odd.record("its patient (--group) is missing", raw.place(row))
         whole &= groups != ""
     if not whole.any() and not (none_fits and (several or classes is not None)):
         if not several:

@@ -421,14 +421,16 @@ def test_a_patient_with_two_rows(site: Site) -> None:
         site.typed("--group", "patient", "--strict")
     site.rows[20][0] = ""
     site.write()
-    nobody = "record 21 has no value in the group column 'patient'"
+    nobody = r"line 22 has no value in the group \(patient\) column 'patient'"
     with pytest.raises(DataError, match=nobody):
         site.typed("--group", "patient", "--strict")
     site.rows[20][0] = "NaN"
     site.write()
     with pytest.raises(DataError, match=nobody):
         site.typed("--group", "patient", "--strict")
-    with pytest.raises(DataError, match="has no group column 'name'; it has: patient, age"):
+    with pytest.raises(
+        DataError, match=r"has no group \(patient\) column 'name'; it has: patient, age"
+    ):
         site.typed("--group", "name")
     assert not list(site.folder.glob("*.parquet"))
 

@@ -129,6 +129,14 @@ def test_train_evaluate_predict(place: Path, here: Here) -> None:
         more = ("--out", place / "wrong.csv") if command == "predict" else ("--label", "diagnosis")
         code, printed, shown = here(command, "--model", out, "--data", test, *more, *wrong)
         assert (code, printed, why in shown) == (2, "", True)
+    # No option is named that the command does not have.
+    thousands = place / "thousands.csv"
+    thousands.write_text('radius_mean,texture_mean\n"1,250",1\n')
+    code, _, shown = here(
+        "predict", "--model", out, "--data", thousands, "--out", place / "wrong.csv"
+    )
+    assert (code, "--" in shown) == (10, False)
+    assert "a decimal point and nothing between thousands, or leave the column out" in shown
     assert not (place / "wrong.csv").exists()
 
     code, _, shown = here("export", "--model", out, "--out", place / "m.onnx")

@@ -162,8 +162,7 @@ def _check_kind(path: Path, name: str, kind: pa.DataType) -> None:
     )
     if not any(is_of(plain) for is_of in (*numbers, _is_time, _is_bytes, _is_text)):
         raise DataError(
-            f"{path}: column {name!r} holds {plain} values; save it as numbers or text, or leave it out "
-            "(--drop)"
+            f"{path}: column {name!r} holds {plain} values; save it as numbers or text, or leave it out"
         )
 
 

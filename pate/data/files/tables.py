@@ -21,7 +21,7 @@ import numpy as np
 
 from pate.data.cells import (
     PLAIN,
-    SEPARATED,
+    SEPARATOR,
     Reading,
     clean_name,
     may_be_number,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 #: A longer text in a party's own file counts as missing. In an array every cell takes the size of the
 #: longest, so without a bound one record could exhaust the memory.
 LONGEST_TEXT: Final = 256
+#: What a column of groups is for, as messages name it.
+OF_GROUPS: Final = "group (patient)"
 #: The problem of a whole number stored as a float.
 LOST_DIGITS: Final = (
     "is a number of 16 digits or more that was written as a float, so that digits may be lost: "
@@ -97,7 +99,7 @@ class TextTable:
             lost = not self.reading.is_nothing(held[row])
             if self.odd is None:
                 raise DataError(
-                    f"{self.path}: record {row + 1} "
+                    f"{self.path}: {self.place(row)} "
                     + (
                         f"{LOST_DIGITS}, in the {role} column {name!r}"
                         if lost
@@ -183,9 +185,8 @@ class TextTable:
                 if self.reading.number(cell) is None
             )
             raise DataError(
-                f"{self.path} {self.place(row)}: the cell in column {name!r} {SEPARATED}; where "
-                "there are no such options, write a decimal point and nothing between thousands, or "
-                "leave the column out with --drop"
+                f"{self.path} {self.place(row)}: the cell in column {name!r} {SEPARATOR}: "
+                "write a decimal point and nothing between thousands, or leave the column out"
             )
         return False
 

@@ -92,7 +92,9 @@ def read_texts(
             yield usable(judged(partial(_checked, text, f"{path} {place}")), odd, place)
 
     names = None if label is None else table.column(label, "label")
-    groups = None if group is None else np.array(table.column(group, "group"), dtype=np.str_)
+    groups = (
+        None if group is None else np.array(table.column(group, tables.OF_GROUPS), dtype=np.str_)
+    )
     cells = {each: table.cells(each, "label") for each in columns}
     return Raw(path, len(found), stream, names, groups, cells, table.place)
 

@@ -323,7 +323,7 @@ def test_a_right_guess_trains_once_and_a_wrong_one_again(tmp_path: Path) -> None
     assert "column 'lab' of numbers, but for cells that are none" in other.warned[0]
     other.describe()
     assert other.trainings == 2
-    assert other.warned[1] == ("column 'lab': 1 cell (line 92) count as missing: each is no number")
+    assert other.warned[1] == ("column 'lab': 1 cell (line 92) counts as missing: it is no number")
     votes = other.votes()
     # A start that knows the last campaign guesses right.
     again = Site(tmp_path / "odd", rows(">150,x,c"))

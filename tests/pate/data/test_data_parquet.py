@@ -58,7 +58,7 @@ def test_csv_and_parquet_of_the_same_cells_have_the_same_hashes(tmp_path: Path) 
 def test_only_a_column_that_is_wanted_must_be_of_a_kind_that_is_read(tmp_path: Path) -> None:
     lists = {"v": [[1, 2], [3]], "v.w": [timedelta(1), None], "age": [3, 4], "ill": ["a", "b"]}
     pq.write_table(pa.table(lists), tmp_path / "d.parquet")
-    with pytest.raises(DataError, match=r"'v' holds list.*or leave it out \(--drop\)"):
+    with pytest.raises(DataError, match=r"'v' holds list.*or leave it out"):
         read_inputs(tmp_path)
     assert read_inputs(tmp_path, drop=("v", "v.w", "ill")).schema() == "table age:number"
     odd = Odd()
@@ -401,5 +401,5 @@ def test_no_value_is_none_in_every_role(tmp_path: Path) -> None:
         assert categories.tolist() == ["u", "u", ""]
         assert data.classes == ("a",)
         assert len(odd.reasons) == 2
-        assert "it has no group" in odd.reasons
+        assert "its patient (--group) is missing" in odd.reasons
         assert odd.missing == {"x": {word.casefold(): 1}, "c": {word.casefold(): 1}}

@@ -128,7 +128,7 @@ def test_texts_and_what_the_encoder_refuses(tmp_path: Path) -> None:
     assert sorted(odd.lines()) == [
         "1 record (line 3) takes no part: the text is empty",
         "1 record (line 4) takes no part: the encoder refuses it",
-        "1 record (line 5) takes no part: it has no group",
+        "1 record (line 5) takes no part: its patient (--group) is missing",
         "1 record (line 7) takes no part: it has no label",
     ]
 

@@ -128,7 +128,7 @@ def test_other_cells_keep_their_bounds(tmp_path: Path) -> None:
     path.write_bytes(b"note,class\nfine," + b"c" * 300 + b"\nfine,\xff\nfine,b\n")
     raw = read_texts(path, "note", label="class", odd=odd)
     assert raw.names == ["", "", "b"]
-    assert {line.partition(": each ")[2] for line in odd.lines()} == {
+    assert {line.partition("counts as missing: it ")[2] for line in odd.lines()} == {
         "is longer than 256 characters",
         "is not UTF-8 text",
     }
