@@ -110,10 +110,17 @@ class ProtocolError(PateError):
 
 
 class QuorumError(PateError):
-    """Too few parties are left to continue."""
+    """Too few parties are left to continue.
+
+    ``to_do`` is for whoever reads it as the last line: where the step is tried again, ``what`` is enough.
+    """
 
     exit_code = 31
     public = "too few parties are left"
+
+    def __init__(self, what: str, to_do: str = "") -> None:
+        super().__init__(f"{what}: {to_do}" if to_do else what)
+        self.what = what
 
 
 class RefusedError(PateError):

@@ -130,9 +130,11 @@ class Sums:
             except QuorumError as error:
                 if not state.models:
                     raise
+                done = len(state.models)
                 raise QuorumError(
                     f"{error}; `pate-server resume --close` ends the campaign with the model of the "
-                    f"{len(state.models)} rounds that were released"
+                    + ("1 round that was" if done == 1 else f"{done} rounds that were")
+                    + " released"
                 ) from error
             reach("votes-arrived")
             state = self._ledger.record_votes(places.start, found.total, found.responders)
@@ -166,7 +168,7 @@ class Sums:
                 if aggregation.first or attempt == _ATTEMPTS:
                     raise
                 self._screen.say(
-                    f"the masked sum failed and nothing was revealed: {error}; trying again"
+                    f"the masked sum failed and nothing was revealed: {error.what}; it is tried again"
                 )
             except ProtocolError as error:
                 raise ProtocolError(

@@ -198,7 +198,11 @@ class Conversation:
         kind = every_kind().get(reply.refusal.kind, PateError)
         if issubclass(kind, RefusedError) and request.party is not None:
             self._who.refused.add(request.party)
-        self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public}")
+        # Before a party has described itself every reason has the same kind: it could tell of a record.
+        if kind is RefusedError and request.about in ("describe", "encoder_piece"):
+            self._say(f"{reply.party} refused to join: its own screen has the reason")
+        else:
+            self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public}")
         if request.about == "describe":
             self._who.refuses(request.node, reply.party, identity)
         if not issubclass(kind, DiskError):

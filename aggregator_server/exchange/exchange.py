@@ -237,10 +237,12 @@ class Exchange:
                     self._say(f"continuing without {listed(sorted(gone))}: disconnected")
                 return
             if len(able | answered) < least:
+                what = "nothing of this round" if quorum.ends else "nothing"
                 raise QuorumError(
-                    f"only {len(able | answered)} of {size} parties can still "
-                    f"answer, the campaign needs {least}: nothing was released; "
-                    "fix the problems of the parties above, then run `pate-server resume`"
+                    f"only {len(able | answered)} of {size} parties can still answer, the campaign "
+                    f"needs {least}",
+                    f"{what} was released; fix the problems of the parties above, then run "
+                    "`pate-server resume`",
                 )
             away = (able - answered) - set(here) - lasting - self._coming(now)
             # If nobody is here it is rather our own link that is down.
@@ -248,8 +250,8 @@ class Exchange:
             if waited and len((able | answered) - away) < least:
                 raise QuorumError(
                     f"{listed(sorted(away))} did not come back in {patience:g} s, and this sum needs "
-                    f"{least} of {size} parties: nothing of it was released; "
-                    "`pate-server resume` waits for them again"
+                    f"{least} of {size} parties",
+                    "nothing of it was released; `pate-server resume` waits for them again",
                 )
             if len(answered) >= least and not lasting:
                 enough_since = now if enough_since is None else enough_since

@@ -212,6 +212,10 @@ def test_parties_whose_disks_are_full_are_waited_for_at_every_step(play: Play, s
     assert all(sites.asked.count((name, step)) >= 2 for name in full)
     assert looks == 5
     assert play.responders() == NAMES
+    # A sum that is tried again by itself is nothing to repair, and no reason to start the server anew.
+    again = [line for line in said if "it is tried again" in line]
+    assert bool(again) == (step not in ("describe", "ask_keys"))
+    assert not [line for line in again if "resume" in line]
 
 
 def test_one_clear_line_if_the_shares_do_not_open_the_sum(

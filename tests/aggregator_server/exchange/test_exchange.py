@@ -206,7 +206,7 @@ def test_the_one_party_with_other_classes_is_refused_and_the_campaign_lives(
     (line,) = [line for line in house.said if "names other classes" in line]
     assert line.startswith("p0 names other classes than ")
     assert "only p0 has z" in line
-    assert any(line.startswith("p0: refused (RefusedError)") for line in house.said)
+    assert any(line.startswith("p0 refused to join: its own") for line in house.said)
     assert exchange._waiting_line([], 3, {"p0", "p1"}).endswith("; missing: p1; refused: p0")
 
 

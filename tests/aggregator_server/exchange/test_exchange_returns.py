@@ -167,7 +167,7 @@ def test_a_refusal_is_read_though_its_party_has_left_already(
     play.exchange.look()
     monkeypatch.undo()
     play.exchange.look()
-    refused = [line for line in play.said if line.startswith("p: refused (RefusedError)")]
+    refused = [line for line in play.said if line.startswith("p refused to join")]
     assert len(refused) == (not same)
     assert play.exchange.here == []  # whatever else it replied, it is not here
 

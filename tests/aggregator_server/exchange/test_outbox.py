@@ -337,7 +337,7 @@ def test_who_is_not_enrolled_gets_no_piece(house: House) -> None:
 def test_without_a_folder_the_server_says_who_refused(house: House) -> None:
     exchange = house.exchange(sends=False)
     assert [party.name for party in exchange.gather(1)] == ["p0"]
-    while sum("refused (RefusedError)" in line for line in house.said) < 2:
+    while sum("refused to join: its own screen has" in line for line in house.said) < 2:
         exchange.look()
         exchange.carrier.pause(0)
     assert "--encoder" in house.parties[1].said[-1]
