@@ -193,7 +193,9 @@ class CheckOptions(CampaignOptions):
 
     expected_teachers: Annotated[
         int | None,
-        of_campaign(min=1, help="Your guess at all teachers. Default: 10 a party"),
+        of_campaign(
+            min=1, help="Your guess at all teachers. Default: as many as the terms ask for"
+        ),
     ] = None
     timeout: Annotated[
         float,

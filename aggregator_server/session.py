@@ -33,6 +33,7 @@ from aggregator_server.results.report import describe_state
 from aggregator_server.results.statement import promised, server_epsilon
 from aggregator_server.student_service import StudentService
 from pate.campaign.choices import NO_GUESS, TEACHERS_EACH, Guess
+from pate.codes import code_of
 from pate.data.embeddings import encoder_in
 from pate.data.values import Inputs, content_hash
 from pate.errors import PateError, ProtocolError, SchemaError, StateError, UsageError
@@ -312,10 +313,9 @@ def _run(
         state = ledger.state()
         found = describe_state(state)
         released = spec.voted_for.release_in_words(len(state.labels), state.queries_asked)
-        screen.say(
-            f"the campaign is finished: {released} of {state.queries_asked} queries asked, "
-            f"{promised(spec, state.epsilon)}"
-        )
+        code = code_of(spec.code)
+        of = code.asked_in_words(state.queries_asked) + ("" if code.in_directions else " asked")
+        screen.say(f"the campaign is finished: {released} of {of}, {promised(spec, state.epsilon)}")
         if (seen := server_epsilon(state)) is not None:
             screen.say(f"the noisy sums that this server saw: {promised(spec, seen, 'server')}")
         _serve_to_the_end(service, listening.linger, screen, token)
@@ -336,7 +336,8 @@ def _after_the_end(student: str, folder: Path) -> Iterator[Command]:
     """Yield what is to be typed once the campaign is finished."""
     home = "" if folder.parent == default_home("server") else f" --home {quote(str(folder.parent))}"
     name = "" if folder.name == "campaign" else f" --campaign {quote(folder.name)}"
-    yield Command("to learn from the labels, as long as this server runs", student)
+    # On the stored page, too, where it does not run any more.
+    yield Command("for the student, while this server runs or after pate-server resume", student)
     yield Command("or from a file", f"pate-server export --out labels.json{home}{name}")
     yield Command("to verify what was charged", f"pate-server ledger verify{home}{name}")
     yield Command("at each party, to verify what left it", "pate-party verify DIR/privacy.json")

@@ -16,6 +16,7 @@ import numpy as np
 from party.ledger.words import campaign_in_words
 from party.policy.operator import rules_in_words
 from party.voting.ending import cost_in_words, leaving_in_words
+from pate.codes import code_of
 from pate.data.values import Images, Table
 from pate.formats.enrolment import readable
 from pate.page.serving import TokenPage, page_app
@@ -145,8 +146,13 @@ class View:
         announced = offer.announced
         classes = announced.classes
         names = "those of the parties' data" if classes is None else _listed(classes)
+        code = code_of(announced.code)
         rounds = f", in {announced.rounds} rounds" if announced.rounds > 1 else ""
-        queries, leaves = f"{announced.queries:,} queries", leaving_in_words(announced)
+        if announced.in_rounds:
+            rounds = f", in {code.rounds_in_words(announced.rounds)}"
+        asked, leaves = f"on {announced.queries:,} queries", leaving_in_words(announced)
+        if code.in_directions:
+            asked = f"in {code.places:,} directions"
         who = "our records vote" if announced.records_vote else "our teachers vote"
         return [
             ("Who asks", f"{self._server}; {self._enrolled(offer)}"),
@@ -154,7 +160,7 @@ class View:
             ("What is asked", f"{announced.aggregator}: {who}{rounds}"),
             ("Public inputs", f"{announced.queries:,}: {printable(announced.schema, _SCHEMA)}"),
             ("Classes", names),
-            ("What leaves, at most", f"votes on {queries}{rounds}; {leaves}"),
+            ("What leaves, at most", f"votes {asked}{rounds}; {leaves}"),
             ("What it costs, at most", cost_in_words(announced)),
             ("Towards the server", _towards_server(announced)),
         ]

@@ -114,6 +114,36 @@ class Code:
         }[self.name]
         return ", ".join(filter(None, (where, self.answer.in_words)))
 
+    def rounds_in_words(self, rounds: int) -> str:
+        """Return the rounds of residuals, of which the first one counts classes or labels.
+
+        >>> code_of("dense-8 residual").rounds_in_words(5)
+        'class counts and 4 rounds'
+        """
+        counts, more = "class counts" if self.answer.one_hot else "label counts", rounds - 1
+        return counts + (f" and {more} round{'s' * (more > 1)}" if more > 0 else "")
+
+    def asked_in_words(self, asked: int) -> str:
+        """Return ``asked`` rows of the counts, of all rounds together: queries, or directions.
+
+        >>> code_of("nearest").asked_in_words(1), code_of("axes-16").asked_in_words(16)
+        ('1 query', '16 directions')
+        >>> code_of("dense-64 residual").asked_in_words(320)
+        '64 directions in class counts and 4 rounds'
+        """
+        if not self.in_directions:
+            return f"{asked} quer{'y' if asked == 1 else 'ies'}"
+        if self.answer.in_rounds and asked:
+            return (
+                f"{self.places} directions in {self.rounds_in_words(max(1, asked // self.places))}"
+            )
+        return f"{asked} direction{'s' * (asked != 1)}"
+
+    @property
+    def in_directions(self) -> bool:
+        """Whether the rows of the counts are directions, and no queries."""
+        return self.name in (DENSE, AXES)
+
     @property
     def units_in_words(self) -> str:
         """The units of counts and their noise, to follow a comma; empty for whole votes."""

@@ -217,7 +217,7 @@ class Campaign:
         reach("round-ended")
         reinforced = f", {summary.reinforced} of them reinforced" if summary.reinforced else ""
         self._screen.say(
-            f"round {summary.round}: {summary.asked} queries asked, "
+            f"round {summary.round}: {code_of(state.spec.code).asked_in_words(summary.asked)} asked, "
             f"{state.spec.voted_for.release_in_words(summary.labels, summary.asked)} released{reinforced}"
         )
         if not state.spec.voted_for.labelled:

@@ -14,6 +14,7 @@ from aggregator_server.exchange.aggregation import Batch, MaskedAggregation, Pla
 from aggregator_server.exchange.ahead import SumsAhead
 from aggregator_server.exchange.exchange import Quorum
 from pate.campaign.order import query_of_round
+from pate.codes import code_of
 from pate.data.values import batch_hash
 from pate.errors import ProtocolError, QuorumError, UsageError
 from pate.printable import listed
@@ -145,7 +146,9 @@ class Sums:
                 continue
             done, all_ = sum(each.count for each in state.batches), len(state.voted)
             more = "" if len(batch.rows) == all_ else f"; {done} of {all_} have votes now"
-            self._screen.say(f"votes on {len(batch.rows)} queries {whose}{more}")
+            code = code_of(state.spec.code)
+            where = f"{'in' if code.in_directions else 'on'} {code.asked_in_words(len(batch.rows))}"
+            self._screen.say(f"votes {where} {whose}{more}")
 
     def keep_replies(self, place: int | None) -> None:
         """Delete the stored replies to other sums than the one of this place, None: to all."""

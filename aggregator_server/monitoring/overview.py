@@ -64,6 +64,8 @@ class Queries:
     labels: int
     # whether queries get labels; else noisy counts of them are released, and no label
     labelled: bool = True
+    # number of directions of a round, where votes are counted in directions and at no query; else 0
+    directions: int = 0
 
 
 @dataclass(frozen=True)

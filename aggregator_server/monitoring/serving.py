@@ -184,7 +184,7 @@ def _last_words(error: BaseException) -> str:
 def _student(service: StudentService) -> Check:
     count = service.followers
     who = {0: "no student follows", 1: "one student follows"}.get(count, f"{count} students follow")
-    return Check("student", ok=True, text=f"labels are served on port {service.port}; {who}")
+    return Check("student", ok=True, text=f"results are served on port {service.port}; {who}")
 
 
 def _certificates(identities: Identities) -> Check:

@@ -40,6 +40,7 @@ from aggregator_server.results.statement import (
     server_epsilon,
 )
 from pate.campaign.choices import NO_GUESS, Guess
+from pate.codes import code_of
 from pate.errors import PateError
 from pate.formats.mechanism_words import mechanism_in_words
 from pate.printable import printable
@@ -207,7 +208,7 @@ class Status:
         checks: tuple[Check, ...],
         said: Mapping[int, float],
     ) -> Overview:
-        spec, tally = state.spec, self._tally
+        spec, tally, code = state.spec, self._tally, code_of(state.spec.code)
         if tally.entries < state.head.seq:
             entries = self._ledger.entries(tally.entries + 1)
             # An entry newer than `state` may exist; it is left for the next overview.
@@ -250,6 +251,7 @@ class Status:
                 asked=state.queries_asked,
                 labels=len(state.labels),
                 labelled=spec.voted_for.labelled,
+                directions=code.places if code.in_directions else 0,
             ),
             labels=tuple(
                 ClassLabels(printable(name, _NAME_LENGTH), labels)

@@ -16,6 +16,7 @@ from aggregator_server.results.statement import promised
 from pate.campaign.choices import TEACHERS_EACH
 from pate.campaign.settings import of_gated_delta, spec_of
 from pate.campaign.terms import budget, composition_of, resolve
+from pate.codes import code_of
 from pate.data.embeddings import Embeddings
 from pate.data.read import read_inputs
 from pate.data.values import Images, Table
@@ -109,9 +110,11 @@ def check_settings(spec: CampaignSpec) -> Finding:
     votes = (
         f"{sums.aggregation} sums of {sums.min_parties} of {spec.wanted_parties} parties or more"
     )
+    rounds = _many(spec.rounds, "round")
+    if spec.in_rounds:
+        rounds = code_of(spec.code).rounds_in_words(spec.rounds)
     return Finding.ok(
-        f"{spec.aggregator}, {_many(spec.rounds, 'round')}{batches}; {votes}, {sums.noise} noise, "
-        f"{spec.publish}"
+        f"{spec.aggregator}, {rounds}{batches}; {votes}, {sums.noise} noise, {spec.publish}"
     )
 
 

@@ -15,6 +15,7 @@ from aggregator_server.ledger.store import place
 from aggregator_server.ledger.store.place import place_of
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from pate.answers import CLASS, NUMBER, answer_of
+from pate.codes import NEAREST, code_of
 from pate.errors import StateError
 from pate.foreign import json_value
 from pate.formats.labels import LabelRow, LabelSet
@@ -74,6 +75,8 @@ def describe_state(state: CampaignState) -> dict[str, object]:
     }
     if not spec.voted_for.labelled:
         found["answer"] = str(spec.voted_for)
+    if code_of(spec.code).in_directions:
+        found["code"] = spec.code
     if spec.series is not None:
         found["series"] = spec.series
     if spec.encoder is not None:
@@ -121,8 +124,11 @@ def _rows(found: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         yield "series", f"{found['series']}: in all its campaigns each unit has its votes once"
     yield "phase", f"{found['phase']}, round {found['round']} of {found['rounds']}"
     yield "mechanism", str(found["aggregator"])
-    yield "queries", f"{found['queries_asked']} asked; the public set has {found['queries']}"
-    asked = int(str(found["queries_asked"]))
+    asked, code = int(str(found["queries_asked"])), code_of(str(found.get("code", NEAREST)))
+    if code.in_directions:
+        yield "asked", f"{code.asked_in_words(asked)}; the public set has {found['queries']} inputs"
+    else:
+        yield "queries", f"{asked} asked; the public set has {found['queries']}"
     answer = answer_of(str(found.get("answer", CLASS)))
     yield "released", answer.release_in_words(int(str(found["labels_released"])), asked)
     parties, classes = found["parties"], found["classes"]

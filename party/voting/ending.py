@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from party.ledger.words import among_which
 from pate.answers import CLASS, answer_of
 from pate.campaign.choices import EARLY_ENDS
+from pate.codes import code_of
 from pate.data.values import Inputs, Table
 from pate.errors import ProtocolError
 from pate.formats.privacy_statement import in_words
@@ -140,7 +141,10 @@ def kind_in_words(inputs: Inputs) -> str:
 def voting_in_words(campaign: Announced, batch: vote_pb2.Batch) -> str:
     """Return what we vote on."""
     if not batch.round:
-        return f"voting on {len(batch.rows)} queries"
+        code = code_of(campaign.code)
+        return (
+            f"voting {'in' if code.in_directions else 'on'} {code.asked_in_words(len(batch.rows))}"
+        )
     what = "our records' disagreement with the model shown" if batch.shown else "class counts"
     return f"round {batch.round} of {campaign.rounds}: voting, {what}"
 

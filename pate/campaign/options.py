@@ -72,7 +72,7 @@ RoundsOption = Annotated[
     int | None,
     of_campaign(
         min=1,
-        help="Rounds of labels, default 1, interactive 2; or of dense votes, default 4",
+        help="Of labels, default 1, interactive 2; dense, after class counts: default 4",
     ),
 ]
 RangeOption = Annotated[

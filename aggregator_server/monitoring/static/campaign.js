@@ -43,14 +43,16 @@ function sentence(o) {
 // Whether records vote in rounds: then votes come before each release, and no query gets a label.
 function inRounds(o) { return o.rounds > 1 && !o.queries.labelled; }
 
+function phase(o, name) { return name === "labelling" && !o.queries.labelled ? "Releasing" : PHASES[name]; }
+
 // The steps of a campaign and which one it is at; few rounds are steps of their own.
 function steps(o) {
-  let each = o.phases.map((phase) => [phase, PHASES[phase]]);
+  let each = o.phases.map((name) => [name, phase(o, name)]);
   if (o.rounds > 1 && o.rounds < 4 && !inRounds(o)) {
     const asks = o.phases.includes("predicting");
     const rounds = Array.from({ length: o.rounds }, (_, at) => at + 1).flatMap((round) => [
       ...(asks && round > 1 ? [[`predicting${round}`, `Predicting, round ${round}`]] : []),
-      [`labelling${round}`, `Labelling, round ${round}`]]);
+      [`labelling${round}`, `${phase(o, "labelling")}, round ${round}`]]);
     each = [...each.slice(0, 2), ...rounds, each.at(-1)];
   }
   const names = each.map(([name]) => name), exact = names.indexOf(o.phase + o.round);
@@ -60,7 +62,7 @@ function steps(o) {
 function show(o) {
   const before = last;
   last = o;
-  document.title = `${o.failed ? "Failed" : PHASES[o.phase]} · ${o.campaign} · PATE server`;
+  document.title = `${o.failed ? "Failed" : phase(o, o.phase)} · ${o.campaign} · PATE server`;
   put("campaign", o.campaign);
   const votes = o.aggregation === "masked" ? "masked sums" : "plain sums";
   const noise = o.noise === "distributed" ? "noise by the parties" : "noise by the server";
@@ -77,7 +79,7 @@ function show(o) {
   }));
   put("sentence", sentence(o));
   $("sentence").classList.toggle("failed", o.failed !== "");
-  const note = o.phase === "gathering" ? "Classes and mechanism are fixed when all parties are here. This page shows them from then on."
+  const note = o.phase === "gathering" ? "What no option states, such as the classes or the noise, is fixed when all parties are here. This page shows it from then on."
     : o.phase === "finished" ? "This page ends with its server, which stores it as page.html in the campaign’s folder. pate-server resume brings both back." : "";
   put("note", note);
   $("note").hidden = !note;
@@ -94,7 +96,7 @@ function show(o) {
   ledger(o);
   log(o.log);
   fill($("since"), o.began, (began) => ["The server took the campaign up at ", time(began), "."]);
-  if (before === null || before.phase !== o.phase || before.round !== o.round || before.failed !== o.failed) say(`${PHASES[o.phase]}. ${sentence(o)}`);
+  if (before === null || before.phase !== o.phase || before.round !== o.round || before.failed !== o.failed) say(`${phase(o, o.phase)}. ${sentence(o)}`);
 }
 
 function roster(o) { return o.parties.length + o.parties_unlisted; }
@@ -103,7 +105,7 @@ function figures(o) {
   const q = o.queries, over = o.phase === "finished";
   const who = over ? ["Parties", count(roster(o)), "in the roster"]
     : [o.by_envelope ? "Parties joined" : "Parties connected", count(o.connected), `of ${count(o.wanted)}; ${count(o.min_parties)} are needed`];
-  const some = o.phase === "gathering" ? [who, ["Public set", count(q.public_set), "queries"]] : [
+  const some = o.phase === "gathering" ? [who, ["Public set", count(q.public_set), "inputs"]] : q.directions ? [who, ...directions(o)] : [
     who,
     ["Queries with votes", count(q.votes_in), `of ${count(q.voted_on)} voted on`],
     ["Queries asked", count(q.asked), `public set of ${count(q.public_set)}`],
@@ -112,6 +114,14 @@ function figures(o) {
   ];
   fill($("figures"), some, (all) => all.map(([name, value, note]) =>
     make("div", null, {}, make("dt", name), make("dd", value, {}, make("small", note)))));
+}
+
+// Of votes in directions: each round has one sum in all of them.
+function directions(o) {
+  const q = o.queries;
+  if (!inRounds(o)) return [["Directions with votes", count(q.votes_in), `of ${count(q.directions)}`], ["Noisy sums released", count(q.asked), "directions; no query gets a label"]];
+  return [["Directions", count(q.directions), `public set of ${count(q.public_set)} inputs`], ["Rounds with votes", count(q.votes_in / q.directions), `of ${count(o.rounds)}; the first counts classes`],
+    ["Rounds released", count(q.asked / q.directions), "noisy sums; no query gets a label"]];
 }
 
 function commands(rows) {

@@ -12,6 +12,7 @@ from aggregator_server.campaign import neighbour
 from aggregator_server.exchange import exchange
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
+from aggregator_server.monitoring.status import Status
 from aggregator_server.results import report
 from aggregator_server.results.statement import privacy_statement, server_epsilon
 from party.voting.neighbour import NeighbourVotes
@@ -127,7 +128,12 @@ def model(cut: int = 700, *, size: int = 0) -> RoundModel:
 
 
 @pytest.mark.parametrize("sums", [("masked", "distributed"), ("plain", "central")])
-def test_the_final_model_beats_the_class_shares(sums: tuple[str, str], tmp_path: Path) -> None:
+def test_the_final_model_beats_the_class_shares(
+    sums: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     world = Clusters(tmp_path)
     place = world.create(aggregation=sums[0], noise=sums[1])
     world.serve()
@@ -150,6 +156,21 @@ def test_the_final_model_beats_the_class_shares(sums: tuple[str, str], tmp_path:
     assert np.abs(counts - truth).max() < 8 * sigma
     assert "round 2 of 4: noisy sums of disagreement released, the model of round 3 is stored" in (
         world.lines.said
+    )
+    # The rows of its sums are directions, and no queries of the public set.
+    monkeypatch.setenv("COLUMNS", "200")
+    capsys.readouterr()
+    report.show(report.describe(place.parent))
+    shown = capsys.readouterr().out
+    directions = len(state.voted.rows)
+    assert f"{directions} directions in class counts and 3 rounds; the public set has" in shown
+    assert "│ queries" not in shown
+    with Ledger.open(place) as ledger:
+        queries = Status(ledger).overview().queries
+    assert (queries.directions, queries.asked, queries.labelled) == (
+        directions,
+        4 * directions,
+        False,
     )
 
 
