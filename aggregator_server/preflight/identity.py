@@ -92,10 +92,13 @@ def check_handshake(options: CheckOptions) -> Finding:
     try:
         protocol = _shake(found)
     except (ssl.SSLError, OSError) as error:
+        early = "not yet valid" in str(error)
         return Finding.failed(
             StateError,
             f"the server's certificate and the authority do not fit: {error}",
-            "`pate-server rotate` makes a new one; or restore both from one backup",
+            "set this machine's clock, and keep it by NTP"
+            if early
+            else "`pate-server rotate` makes a new one; or restore both from one backup",
         )
     return Finding.ok(f"{protocol} with the pinned authority, in this process")
 

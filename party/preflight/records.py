@@ -22,14 +22,15 @@ from pate.data.odd import Odd, Problem
 from pate.data.read import read_inputs
 from pate.data.records import require_records, require_trainable
 from pate.data.schema import Schema
-from pate.data.values import Table, is_numeric
+from pate.data.values import Images, Table, is_numeric
 from pate.encoders.reading import Reader
 from pate.errors import DataError, PateError, SchemaError
 from pate.formats.synthesis_schema import numeric_of
 from pate.preflight import Finding, Skipped
+from pate.printable import listed as some_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
     from party.options import CheckOptions
@@ -135,10 +136,26 @@ def check_records(options: CheckOptions, records: Records) -> list[Finding]:
     if schema is None:  # else the columns are compared with it
         problems += warnings(data.inputs, None, odd.names)
     found = [kind, *_warnings(problems)]
-    if lines := described(data.inputs, odd, counts=options.counts):
-        lines = ["private, what each column looks like:", *lines]
-        found[-1] = replace(found[-1], lines=tuple(lines))
+    lines = list(_of_labels(data, odd, counts=options.counts))
+    if columns := described(data.inputs, odd, counts=options.counts):
+        lines += ["private, what each column looks like:", *columns]
+    found[-1] = replace(found[-1], lines=tuple(lines))
     return found
+
+
+def _of_labels(data: Dataset, odd: Odd, *, counts: bool) -> Iterator[str]:
+    """Yield lines on classes without a record, and labels without a class: one may be the other misspelt.
+
+    Which classes occur among our records is private, and so for our own screen only.
+    """
+    if data.kind == "class":
+        number = np.bincount(data.labels, minlength=len(data.classes)).tolist()
+        none = [repr(name) for name, n in zip(data.classes, number, strict=True) if not n]
+        if none:
+            yield f"private, classes of the list without a record: {some_of(none)}"
+    if counts and odd.not_listed:
+        said = [f"{name!r:.80} ({n})" for name, n in odd.not_listed.most_common()]
+        yield f"private, labels that are not in the class list: {some_of(said)}"
 
 
 def _warnings(problems: Iterable[Problem]) -> list[Finding]:
@@ -213,12 +230,13 @@ def check_teachers(options: CheckOptions, data: Dataset) -> Finding:
     if options.counts:
         of_one = "a class" if kind == "class" else "the rarest label"
         text += f"; private: about {each:.0f} {what} each, {of_a_class:.0f} of {of_one}"
-    enough = f"{RECORDS_EACH * teachers} {what} or more"
+    need = "teacher needs" if teachers == 1 else "teachers need"
+    enough = f"{teachers} {need} {RECORDS_EACH * teachers} {what} in all"
     if units < RECORDS_EACH * teachers:
-        return Finding.warning(f"{text}; so many want {enough}, and there are fewer", _FEWER)
+        return Finding.warning(f"{text}; {enough}, and there are fewer", _FEWER)
     if rarest < teachers:
         return Finding.warning(f"{text}; some of them will never see the rarest {kind}", _FEWER)
-    return Finding.ok(f"{text}, which want {enough}, and there are as many")
+    return Finding.ok(f"{text}; {enough}, and you have enough")
 
 
 class _Ours(NamedTuple):
@@ -239,7 +257,12 @@ def check_schema(options: CheckOptions, campaign: Known, records: Records) -> li
     for schema, source in campaign.schemas.items():
         read_so = records
         if schema != records.schema:
-            read_so = Records(*file.read(schema, classes), schema)
+            try:
+                read_so = Records(*file.read(schema, classes), schema)
+            except SchemaError as error:
+                if not (to_do := _remedy(schema, data.inputs)):
+                    raise  # it says what to do
+                return [Finding.failed(SchemaError, str(error), to_do)]
             problems += read_so.odd.problems(counts=options.counts)
         data, odd, _ = read_so
         problems += against_schema(file, data, odd, schema)
@@ -256,6 +279,17 @@ def check_schema(options: CheckOptions, campaign: Known, records: Records) -> li
     if not fits:
         return [Finding.skipped("nothing to compare the data with: --public, --schema or --unit")]
     return [Finding.ok("; ".join(fits)), *_warnings(problems)]
+
+
+def _remedy(schema: Schema, ours: Inputs) -> str:
+    """Return what helps where data cannot be read by a schema, "" if their kind and size are not why."""
+    if isinstance(ours, Table) != (schema.numeric is not None):
+        return "name data of that kind with --data, or ask the coordinator which campaign is meant"
+    if isinstance(ours, Images) and schema.size is not None:
+        height, width = schema.size[:2]
+        if ours.pixels.shape[1:3] != (height, width):
+            return f"bring them to that size: `pate prepare FOLDER OUT --size {height}x{width}`"
+    return ""
 
 
 def _stated(schema: str) -> Schema:

@@ -168,7 +168,7 @@ class NeighbourVotes(OfRecords):
                 votes += dense_sums(directions, described, given, code.answer.grid)
             if some.stop == len(voting) or (some.start // _AT_ONCE) % _TOLD == _TOLD - 1:
                 # In tenths: the number of records is private, and how many have voted is the same for all.
-                self.say(f"{10 * (10 * some.stop // len(voting))} % of our records have voted")
+                self.say(f"votes counted: {10 * (10 * some.stop // len(voting))} %")
         return votes
 
     def _residuals(

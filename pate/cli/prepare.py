@@ -22,7 +22,9 @@ def prepare(
     source: Annotated[
         Path, typer.Argument(help="Folder of images, or of class folders.", metavar="FOLDER")
     ],
-    out: Annotated[Path, typer.Argument(help="Folder to write; it may not be there yet.")],
+    out: Annotated[
+        Path, typer.Argument(help="Folder to write; it may not be there yet.", metavar="OUT")
+    ],
     size: Annotated[str, of_output(help="Pixels: 64, or HEIGHTxWIDTH.", metavar="PIXELS")],
     grey: Annotated[bool, of_output("--grey", help="Make all images grey.")] = False,
     window: WindowOption = None,

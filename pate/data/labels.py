@@ -147,6 +147,8 @@ def encode_labels(
                 odd.record("its label cannot be the name of a class", place(row))
             elif name in unknown:
                 odd.record(reasons[name], place(row))
+                if reasons[name] == NOT_LISTED:
+                    odd.not_listed[name] += 1
     import numpy as np  # not for the names of classes, which every command's options need
 
     return np.array([at.get(name, -1) for name in names], dtype=np.int64), known

@@ -10,13 +10,13 @@ passes it. A cell of a table is decided where its column is read.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pate.errors import DataError
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Callable
     from pathlib import Path
 
@@ -151,6 +151,8 @@ class Odd:
         self.of_file: list[str] = []
         #: Columns of the file that are not in the campaign's schema.
         self.left_out: list[str] = []
+        #: Labels that are not in the class list, nor spelled like one of it, and how many records have each.
+        self.not_listed: Counter[str] = Counter()
         #: By column: the number of missing cells by their word; "" for empty ones.
         self.missing: dict[str, Counter[str]] = {}
 

@@ -143,7 +143,8 @@ class Evaluation:
         (name, share), (low, _) = self.commonest, self.right.interval()
         if low <= share < 1:
             made.append(
-                f"always saying {name!r} is as good: right for {share:.1%}, and the student for "
+                f"always saying {name!r} is as good{' or better' * (share > self.accuracy)}: right for "
+                f"{share:.1%}, and the student for "
                 f"{self.right}"
             )
         return made

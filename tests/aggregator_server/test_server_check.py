@@ -206,6 +206,12 @@ def test_certificates_that_end(home: Path) -> None:
     found = checked("--home", old, code=12)
     assert found["certificates"]["error"] == found["handshake"]["error"] == "StateError"
     shutil.rmtree(old)
+    Identities.create(old, (), 9092, now() + 30 * DAY)
+    # The clock was set back since: new certificates would not help.
+    early = identity.check_handshake(CheckOptions(home=old))
+    assert "not yet valid" in early.text
+    assert early.to_do.startswith("set this machine's clock")
+    shutil.rmtree(old)
     Identities.create(old, (), 9092, now())
     (old / "identity" / "settings.json").write_text("{}")
     assert checked("--home", old, code=12)["certificates"]["error"] == "StateError"

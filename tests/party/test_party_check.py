@@ -390,7 +390,8 @@ def test_teachers_need_records(asked: CheckOptions) -> None:
     assert check_teachers(asked, data).status is Status.OK
     for number, status in ((40, Status.OK), (41, Status.WARNING)):
         asks = check_teachers(replace(asked, teachers=number), data)
-        assert (asks.status, f"{10 * number} records or more" in asks.text) == (status, True)
+        enough = f"{number} teachers need {10 * number} records in all"
+        assert (asks.status, enough in asks.text) == (status, True)
     with pytest.raises(DataError, match="for 500 teachers"):
         check_teachers(replace(asked, teachers=500), data)
     tiny = replace(asked, model="prior")
@@ -417,8 +418,9 @@ def test_the_schema_of_the_campaign(asked: CheckOptions, tmp_path: Path) -> None
     assert schema_of(asked).status is Status.SKIPPED
     same = replace(asked, schema="table sex:category, age:number")
     assert schema_of(same).status is Status.OK
+    found = schema_of(replace(asked, schema="images 8x8x1"))
+    assert (found.status, "holds a table" in found.text) == (Status.FAILED, True)
     for line, why in (
-        ("images 8x8x1", "holds a table"),
         ("table year:number", "none of the campaign's columns"),
         ("chairs", "does not say what the inputs"),
     ):
@@ -559,6 +561,22 @@ def test_names_that_look_alike_and_words_that_are_no_class_are_named(tmp_path: P
     assert "private: 16 of 20 records take part (COVID-19: 4, healthy: 4, NA: 8)" in found.text
 
 
+def test_a_misspelt_class_and_its_label_are_named_on_the_own_screen(tmp_path: Path) -> None:
+    rows = [f"{at},{('well', 'wel')[at % 2]}" for at in range(20)]
+    (tmp_path / "h.csv").write_text("\n".join(["age,y", *rows]))
+    asked = CheckOptions(
+        home=tmp_path / "home", data=tmp_path / "h.csv", label="y", classes="well,ill"
+    )
+    missing = "private, classes of the list without a record: 'ill'"
+    for counts in (False, True):
+        found = [*check_records(replace(asked, counts=counts), read_so(asked))][-1]
+        assert missing in found.lines
+        assert (
+            "private, labels that are not in the class list: 'wel' (10)" in found.lines
+        ) == counts
+        assert "ill" not in found.text  # that may be passed on
+
+
 def test_a_table_of_many_columns_is_folded(tmp_path: Path) -> None:
     names = [f"x{at}" for at in range(128)]
     rows = [",".join([f"{at}.5"] * 128 + [str(at % 2)]) for at in range(30)]
@@ -610,8 +628,18 @@ def test_images_of_another_size(asked: CheckOptions, tmp_path: Path) -> None:
     np.savez(tmp_path / "i.npz", images=np.zeros((60, 8, 8), np.uint8), labels=labels)
     images = replace(asked, data=tmp_path / "i.npz", label=None, drop=None)
     assert schema_of(replace(images, schema="images 8x8x1")).status is Status.OK
-    with pytest.raises(SchemaError, match="28x28"):
-        schema_of(replace(images, schema="images 28x28x1"))
+    for schema, why, to_do in (
+        (
+            "images 28x28x1",
+            "inputs are images 28x28x1, our data is images 8x8x1",
+            "`pate prepare FOLDER OUT --size 28x28`",
+        ),
+        ("table age:number", "are a table of 1 columns", "name data of that kind with --data"),
+    ):
+        found = schema_of(replace(images, schema=schema))
+        assert (found.status, found.kind) == (Status.FAILED, SchemaError)
+        assert why in found.text
+        assert to_do in found.to_do
 
 
 def test_what_only_an_encoder_reads_is_checked_with_it_or_not_yet(

@@ -152,7 +152,8 @@ class TextTable:
             names = tuple(name for name in names if name in numeric)
             if not names:
                 raise SchemaError(
-                    f"{self.path} has none of the campaign's columns: {', '.join(numeric):.200}"
+                    f"{self.path} has none of the campaign's columns: {', '.join(numeric):.200}; correct "
+                    "its column names, or agree with the coordinator"
                 )
         made: list[Column] = []
         held = 0
