@@ -262,6 +262,13 @@ HELPS = (
         # As good as a constant answer within its interval; no class is missed.
         (lambda: evaluate(SURE, rare(9, 4)), ["always saying 'benign' is as good", HELPS]),
         (
+            lambda: evaluate(SURE, rare(9, 40)),
+            [
+                "always saying 'benign' is as good or better: right for 95.0%, and the student for 84.7%",
+                HELPS,
+            ],
+        ),
+        (
             lambda: evaluate(SURE, rare(0, separate=False)),
             ["finds 0.0% of 'malign|ant' (0 of 15)", "always", "no threshold helps"],
         ),
@@ -279,7 +286,7 @@ HELPS = (
         # One class only: any answer about the other one would be unfounded.
         (lambda: evaluate(SURE, sure(300).take(np.flatnonzero(sure(300).labels == 1))), []),
     ],
-    ids=["rare", "constant", "no rank", "three classes", "good", "one class"],
+    ids=["rare", "constant", "better", "no rank", "three classes", "good", "one class"],
 )
 def test_what_the_accuracy_conceals_is_said_with_what_helps(
     found: Callable[[], Evaluation], said: list[str], capsys: pytest.CaptureFixture[str]
