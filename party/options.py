@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from pate.campaign.choices import Unit
+from pate.accounting import Unit
 from pate.data.cells import Decimal, Reading, Thousands, clean_name
 from pate.errors import PateError, UsageError
 from pate.runtime.home import default_home

@@ -15,7 +15,7 @@ import numpy as np
 
 from party.ledger.words import campaign_in_words
 from party.policy.operator import rules_in_words
-from party.voting.ending import cost_in_words, leaving_in_words
+from party.voting.ending import leaving_in_words
 from pate.codes import code_of
 from pate.data.values import Images, Table
 from pate.formats.enrolment import readable
@@ -161,7 +161,7 @@ class View:
             ("Public inputs", f"{announced.queries:,}: {printable(announced.schema, _SCHEMA)}"),
             ("Classes", names),
             ("What leaves, at most", f"votes {asked}{rounds}; {leaves}"),
-            ("What it costs, at most", cost_in_words(announced)),
+            ("What it costs, at most", announced.cost_in_words),
             ("Towards the server", _towards_server(announced)),
         ]
 

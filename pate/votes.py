@@ -24,13 +24,7 @@ _NEAREST = Code(NEAREST)
 def check_votes(
     counts: NDArray[np.generic], *, teachers: int, classes: int, queries: int
 ) -> Counts:
-    """Return ``counts`` as int64 if it is a valid vote matrix, else raise.
-
-    Args:
-        counts: (queries, classes) integers, votes.
-        teachers: required sum of every row.
-        classes: required number of columns.
-        queries: required number of rows.
+    """Return (queries, classes) integers as int64 if each row sums to ``teachers``, else raise.
 
     Raises:
         ProtocolError: for a wrong shape or type, a negative count, or a row with another sum.
@@ -76,15 +70,10 @@ class Histogram:
 
 
 def check_entries(counts: Counts, *, least: int, most: int) -> None:
-    """Check counts with unknown row sums, such as neighbour votes.
+    """Check (queries, classes) counts with unknown row sums, such as neighbour votes: each by itself.
 
     The number of a party's records is private, so the sum of its votes is unknown. Only single
     counts are bounded: each party casts at most a fixed number of votes per count.
-
-    Args:
-        counts: (queries, classes) integers.
-        least: smallest allowed count.
-        most: largest allowed count.
 
     Raises:
         ProtocolError: naming the first count outside.

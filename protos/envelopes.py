@@ -15,7 +15,6 @@ from pate.envelopes import MOST_MESSAGES
 from pate.errors import ProtocolError, RefusedError
 from pate.formats.enrolment import readable
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.printable import listed
 from protos import wire
 from protos.bounds import check
@@ -158,12 +157,6 @@ def _runs(asked: Asked) -> Iterator[tuple[str, int, int]]:
 
 def _campaign_in_words(offer: Offer) -> Iterator[str]:
     campaign, settled = offer.announced, offer.settled
-    among = neighbours_of(
-        campaign.unit,
-        records_vote=campaign.records_vote,
-        series=campaign.series,
-        code=campaign.code,
-    )
     how = "records vote" if campaign.records_vote else "teachers vote"
     code = code_of(campaign.code).in_words
     yield (
@@ -181,8 +174,7 @@ def _campaign_in_words(offer: Offer) -> Iterator[str]:
             yield f"noise: {mechanism_in_words(each.to_dict())}"
     else:
         yield "parties, noise: not fixed yet; a later envelope states them before any vote"
-    cost = in_words(campaign.epsilon, campaign.delta, campaign.unit, neighbours=among)
-    yield f"costs, all in all: at most {cost}"
+    yield f"costs, all in all: at most {campaign.cost_in_words}"
     yield f"the server sees: {_SEEN[campaign.sums.aggregation, campaign.sums.noise]}"
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sklearn.utils import Tags
 
-    from pate.campaign.choices import Aggregator, Unit
+    from pate.accounting import Unit
+    from pate.campaign.choices import Aggregator
     from pate.data.memory import Source
 
 NO_PUBLIC: Final = (

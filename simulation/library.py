@@ -33,7 +33,8 @@ from student.card import promise_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pate.campaign.choices import Aggregation, Aggregator, NoiseSource, Unit
+    from pate.accounting import Unit
+    from pate.campaign.choices import Aggregation, Aggregator, NoiseSource
     from pate.data.memory import Source
     from pate.data.values import Dataset, Inputs
     from pate.formats.labels import LabelSet

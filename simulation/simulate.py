@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from aggregator_server.exchange.carrier import Carrier
     from party.voting.voter import Voter
-    from pate.campaign.choices import Unit
+    from pate.accounting import Unit
     from pate.data.values import Dataset, Inputs
     from pate.formats.labels import LabelSet
     from pate.formats.privacy_statement import PrivacyStatement

@@ -35,7 +35,6 @@ from aggregator_server.monitoring.overview import (
 )
 from aggregator_server.results.statement import (
     expected_of,
-    neighbours,
     promised,
     server_epsilon,
 )
@@ -412,7 +411,7 @@ def _budget(state: CampaignState, charged: float) -> Budget:
         epsilon=state.epsilon,
         delta=state.spec.delta,
         unit=state.spec.unit,
-        adjacency=neighbours(state.spec),
+        adjacency=state.spec.neighbours,
         observer="public",
         spent=spent,
         left=round(1 - spent, 4),

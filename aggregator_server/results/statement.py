@@ -12,7 +12,6 @@ from pate.formats.privacy_statement import (
     PrivacyStatement,
     adjacency_of,
     in_words,
-    neighbours_of,
     noise_in_words,
 )
 from pate.mechanisms import rounds_cost, worst_cost
@@ -39,16 +38,9 @@ def expected_of(state: CampaignState, guess: Guess) -> Forecast:
     )
 
 
-def neighbours(spec: CampaignSpec) -> str:
-    """Return the adjacency of a campaign, in a few words."""
-    return neighbours_of(
-        spec.unit, records_vote=spec.records_vote, series=spec.series, code=spec.code
-    )
-
-
 def promised(spec: CampaignSpec, epsilon: float, observer: str = "public") -> str:
     """Return a guarantee of a campaign as one line."""
-    return in_words(epsilon, spec.delta, spec.unit, observer, neighbours=neighbours(spec))
+    return in_words(epsilon, spec.delta, spec.unit, observer, neighbours=spec.neighbours)
 
 
 def privacy_statement(state: CampaignState) -> PrivacyStatement:

@@ -89,13 +89,6 @@ def checked_name(name: str, place: Path, *, asked: bool) -> str:
     return _valid(name)
 
 
-def _enrolled() -> list[Path]:
-    """Return the homes of enrolled parties in the state directory."""
-    from party.identity.enrolment import Enrolment
-
-    return [path for path in sorted(default_home("party").glob("*/")) if Enrolment.stands_in(path)]
-
-
 @contextlib.contextmanager
 def at_home(options: OwnOptions, called: str | None = None) -> Iterator[tuple[str, Path, Screen]]:
     """Yield the name, home and screen of the party of a command, whose home is its own for the block."""
@@ -104,11 +97,13 @@ def at_home(options: OwnOptions, called: str | None = None) -> Iterator[tuple[st
     name = checked_name(asked, place, asked=options.name is not None)
     screen = screen_of(name)
     if options.home is None and options.name is None and not place.exists():
-        others = [path.name for path in _enrolled()]
-        if others:
+        from party.identity.enrolment import Enrolment
+
+        enrolled = sorted(filter(Enrolment.stands_in, place.parent.glob("*/")))
+        if enrolled:
             screen.say(
-                f"a new party, by the name of its file; a party that is enrolled here goes on with its "
-                f"--name: {', '.join(others)}"
+                "a new party, by the name of its file; a party that is enrolled here goes on with its "
+                f"--name: {', '.join(path.name for path in enrolled)}"
             )
     private_directory(place)
     with locked(place / "lock", "another pate-party"):

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from party.ledger.words import among_which
 from pate.accounting.composition import (
     Composition,
     Gate,
@@ -83,7 +82,7 @@ def _terms(said: PrivacyStatement, ours: Campaign) -> Iterator[Check]:
     offer, settled = ours.offer, ours.offer.settled
     announced = offer.announced
     yield same("unit", said.unit, announced.unit)
-    among = among_which(announced)
+    among = announced.neighbours
     adjacency = adjacency_of(
         announced.unit,
         records_vote=announced.records_vote,

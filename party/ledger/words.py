@@ -11,7 +11,7 @@ from pate.campaign.choices import EARLY_ENDS
 from pate.codes import code_of
 from pate.formats.enrolment import readable
 from pate.formats.privacy_statement import in_words as guarantee
-from pate.formats.privacy_statement import neighbours_of, rounded_up
+from pate.formats.privacy_statement import rounded_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -21,19 +21,8 @@ if TYPE_CHECKING:
     from party.ledger.state import Campaign
     from party.ledger.synthesis import Synthesis, SynthesisRecord
     from pate.accounting.filters import Delta
-    from pate.campaign.announced import Announced
     from pate.campaign.offer import Offer
     from pate.storage.hash_chain import Json
-
-
-def among_which(campaign: Announced) -> str:
-    """Return between which neighbours a campaign's guarantee holds."""
-    return neighbours_of(
-        campaign.unit,
-        records_vote=campaign.records_vote,
-        series=campaign.series,
-        code=campaign.code,
-    )
 
 
 def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) -> Iterator[str]:
@@ -67,7 +56,7 @@ def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) ->
         cast = number_of(_votes_of(record), "vote") if record.batches else "no vote"
         ours = f", with {cast} of our {announced.unit}s" if counts else ""
         yield f"  of the series {announced.series}{ours}"
-    among = among_which(announced)
+    among = announced.neighbours
     yield f"  promised: {guarantee(announced.epsilon, announced.delta, announced.unit, neighbours=among)}"
     if record.ending is not None and record.ending.cause:
         yield (

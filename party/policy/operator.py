@@ -14,11 +14,10 @@ import threading
 from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 from party.ledger.accountant import together
-from party.ledger.words import among_which
 from party.policy.policy import plain
 from pate.answers import ANSWERS, LABELS
 from pate.codes import CODES
-from pate.formats.privacy_statement import in_words, rounded_up
+from pate.formats.privacy_statement import rounded_up
 from pate.printable import printable
 
 if TYPE_CHECKING:
@@ -104,12 +103,9 @@ class Operator:
 def question(offer: Offer) -> str:
     """Return the question for a terminal."""
     announced = offer.announced
-    cost = in_words(
-        announced.epsilon, announced.delta, announced.unit, neighbours=among_which(announced)
-    )
     return (
         f"Join campaign {offer.campaign} (key {offer.key.hex()[:16]}…)? {announced.aggregator}, at most "
-        f"{announced.queries} queries, at most {cost}, "
+        f"{announced.queries} queries, at most {announced.cost_in_words}, "
         f"votes {announced.sums.aggregation}, noise {announced.sums.noise}"
     )
 

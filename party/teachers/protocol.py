@@ -220,10 +220,7 @@ class NotConformingError(AssertionError):
 def check_kind(kind: Kind, shard: Dataset, queries: Inputs) -> None:
     """Check a kind of teachers on one shard, for authors of plugins; it is fitted twice.
 
-    Args:
-        kind: to be checked.
-        shard: labelled records of two classes or more.
-        queries: two or more, of the same schema.
+    The shard has labelled records of two classes or more; queries are two or more, of the same schema.
 
     Raises:
         NotConformingError: naming the violated rule.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from party.ledger.words import among_which
 from pate.answers import CLASS, answer_of
 from pate.campaign.choices import EARLY_ENDS
 from pate.codes import code_of
@@ -59,7 +58,7 @@ class Ending:
             epsilon=finish.epsilon_cap,
             delta=finish.delta,
             unit=announced.unit,
-            adjacency=among_which(announced),
+            adjacency=announced.neighbours,
             records_vote=announced.records_vote,
             observer="public",
             votes_given=asked,
@@ -93,10 +92,9 @@ def check_ending(finish: vote_pb2.Finish, offer: Offer, asked: int) -> None:
 def joined_in_words(campaign: Announced) -> Iterator[str]:
     """Yield lines about a campaign that was joined: its terms, and what a series means."""
     rounds = f" in {campaign.rounds} rounds" if campaign.in_rounds else ""
-    cost = cost_in_words(campaign)
     yield (
         f"joined campaign {campaign.id[:8]}: {campaign.aggregator}{rounds}, "
-        f"{campaign.queries} queries, at most {cost}, "
+        f"{campaign.queries} queries, at most {campaign.cost_in_words}, "
         f"{leaving_in_words(campaign)}"
     )
     if campaign.series:
@@ -106,13 +104,6 @@ def joined_in_words(campaign: Announced) -> Iterator[str]:
 def leaving_in_words(campaign: Announced) -> str:
     """Return how votes leave, and who adds the noise."""
     return f"{_AGGREGATION[campaign.sums.aggregation]}, {_NOISE[campaign.sums.noise]}"
-
-
-def cost_in_words(campaign: Announced) -> str:
-    """Return the epsilon of a whole campaign, at most."""
-    return in_words(
-        campaign.epsilon, campaign.delta, campaign.unit, neighbours=among_which(campaign)
-    )
 
 
 def _series(campaign: Announced) -> str:

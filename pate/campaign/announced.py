@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Final
 
+from pate.accounting import Unit  # noqa: TC001 — its reader looks it up
 from pate.campaign import choices
 from pate.campaign.roster import SumTerms  # noqa: TC001 — its reader looks it up
 from pate.codes import NEAREST, code_of
 from pate.data.labels import LONGEST_CLASS_LIST, can_be_class
 from pate.errors import ProtocolError, UsageError
 from pate.exact import in_text, parse, read, write
+from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.mechanisms.matrix import require_unit
 from pate.rounds.plan import MOST_ROUNDS
 from pate.storage.hash_chain import canonical
@@ -49,7 +51,7 @@ class Announced:
     # of that epsilon, well below one over the number of records; 0 for neighbour votes with
     # geometric noise
     delta: float
-    unit: choices.Unit = "record"
+    unit: Unit = "record"
     # class names, in the order of the vote columns; None to take those of the parties
     classes: tuple[str, ...] | None = None
     rounds: int = 1  # number of rounds of labels; where records vote in rounds, number of releases
@@ -95,6 +97,17 @@ class Announced:
     def in_rounds(self) -> bool:
         """Whether records vote in rounds, each a matrix of its own that is charged and released."""
         return self.voted_for.in_rounds
+
+    @property
+    def neighbours(self) -> str:
+        """Between which collections its guarantee holds, in a few words."""
+        how = self.records_vote
+        return neighbours_of(self.unit, records_vote=how, series=self.series, code=self.code)
+
+    @property
+    def cost_in_words(self) -> str:
+        """The epsilon of the whole campaign, at most, with its terms."""
+        return in_words(self.epsilon, self.delta, self.unit, neighbours=self.neighbours)
 
     @property
     def text(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
+from pate.accounting import Unit
 from pate.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,9 +25,6 @@ NoiseSource = Literal["central", "distributed"]
 #: How labels are released. ``capped``: as they are answered, under a data-independent cap.
 #: ``gated``: all of a batch, if a private test finds their data-dependent cost below a target.
 Publish = Literal["capped", "gated"]
-
-#: Unit of privacy, the weakest guarantee first.
-Unit = Literal["record", "patient", "party"]
 
 #: What teachers' votes are released as, in the text of a campaign: labels, one by one; the noisy counts of
 #: all queries, of plain or of balanced votes; else an array of so many directions, ``axes-K``.

@@ -44,7 +44,7 @@ from pate.campaign.choices import MOST_WANTED, RECORDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pate.campaign.choices import Unit
+    from pate.accounting import Unit
 
 #: Assumed number of classes while it is unknown.
 CLASSES: Final = 10

@@ -11,15 +11,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from pate.campaign.choices import (
-    Aggregation,
-    Aggregator,
-    NoiseSource,
-    Parameters,
-    Publish,
-    Unit,
-    exact,
-)
+from pate.accounting import Unit
+from pate.campaign.choices import Aggregation, Aggregator, NoiseSource, Parameters, Publish, exact
 from pate.noise import NoiseLawName
 from pate.runtime.options import of_campaign, of_privacy
 

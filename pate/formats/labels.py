@@ -186,10 +186,7 @@ class _File:
 
 
 def checked_statement(text: str) -> dict[str, object]:
-    """Return the fields of a privacy statement.
-
-    Args:
-        text: of ``privacy.json``.
+    """Return the fields of a privacy statement, the text of ``privacy.json``.
 
     Raises:
         DataError: if it is not a JSON object, or lacks its epsilon (finite, not negative),

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Final
 
-from pate.campaign.choices import Unit  # noqa: TC001 — its reader looks it up
+from pate.accounting import Unit  # noqa: TC001 — its reader looks it up
 from pate.codes import NEAREST, adjacency_for, code_of
 from pate.errors import ProtocolError, UsageError
 from pate.exact import in_text, parse, read, write
@@ -119,14 +119,7 @@ _FIXED_FOR_VOTING: Final = (
 def adjacency_of(
     unit: str, *, records_vote: bool, series: bool = False, code: str = NEAREST
 ) -> str:
-    """Return the adjacency, in words.
-
-    Args:
-        unit: record, patient or party.
-        records_vote: whether votes are neighbour votes.
-        series: whether they are of a campaign of a series.
-        code: of votes in one release, the text of a :class:`~pate.codes.Code`.
-    """
+    """Return the adjacency, in words; ``code`` is the text of a :class:`~pate.codes.Code`."""
     if not records_vote:
         removed = adjacency_for(code_of(code), unit) == "remove"
         return _PARTY_REMOVED if removed else ADJACENCY[unit]
@@ -166,13 +159,9 @@ def series_of(statement: Mapping[str, object]) -> str | None:
 def neighbours_of(
     unit: str, *, records_vote: bool, series: str | None = None, code: str = NEAREST
 ) -> str:
-    """Return the same in a few words, for a line of a screen.
+    """Return the same in a few words, for a line of a screen, with the name of a series.
 
-    Args:
-        unit: record, patient or party; of another one, a pointer to the privacy statement.
-        records_vote: whether votes are neighbour votes.
-        series: name of their series of campaigns, if they are of one.
-        code: of votes in one release, the text of a :class:`~pate.codes.Code`.
+    Of a unit that is neither record, patient nor party it is a pointer to the privacy statement.
 
     >>> neighbours_of("party", records_vote=False)
     'all data of one party altered'
@@ -195,12 +184,7 @@ def in_words(
 ) -> str:
     """Return a guarantee as one line: never smaller than it is, and never without its terms.
 
-    Args:
-        epsilon: of the guarantee.
-        delta: at which.
-        unit: what it protects.
-        observer: towards whom.
-        neighbours: the adjacency; see :func:`neighbours_of`.
+    ``neighbours`` are its adjacency; see :func:`neighbours_of`.
 
     >>> in_words(1.96999, 1e-5, "record", neighbours=neighbours_of("record", records_vote=False))
     'epsilon 1.97 at delta 1e-05 (unit: record; adjacency: one record added or removed; observer: public)'

@@ -86,13 +86,8 @@ def law_of_least_noise(
     >>> law_of_least_noise(0.1, 1e-5, 3, 5, 1)
     'geometric'
 
-    Args:
-        epsilon: of the whole release.
-        delta: that Gaussian noise may use; geometric noise needs none.
-        honest: shares in every sum that the observer does not know.
-        parties: that add noise.
-        votes_per_unit: votes that one unit casts at most.
-        code: as for :func:`least_noise`.
+    Arguments are those of :func:`least_noise`, and the number of parties that add noise; geometric noise
+    needs no delta.
 
     Raises:
         BudgetError: if no noise of either law gives so small an epsilon.
@@ -167,13 +162,8 @@ def least_scale(epsilon: float, honest: int, distance: int) -> Fraction:
     >>> least_scale(0.1, 3, 2), least_scale(1.0, 3, 2)
     (Fraction(20, 1), Fraction(2, 1))
 
-    Args:
-        epsilon: of the whole release, at delta 0.
-        honest: shares that sum to it.
-        distance: largest L1 distance of neighbours, in units of the counts.
-
-    Returns:
-        distance / epsilon, up to the next 1/64 of a unit of the counts.
+    It is distance / epsilon, up to the next 1/64 of a unit of the counts. The distance is the largest L1
+    distance of neighbours, in these units; epsilon is at delta 0.
 
     Raises:
         BudgetError: if no noise gives so small an epsilon.
@@ -200,22 +190,8 @@ def least_share(
     >>> float(least_share(0.1, 1e-5, 1, 1)), float(least_share(0.1, 1e-5, 1, 1, "dense-9"))
     (43.5, 130.46875)
 
-    Args:
-        epsilon: of the whole release.
-        delta: at which it holds, above 0.
-        honest: shares in every sum that the observer does not know; 1 where the server draws the
-            noise.
-        votes_per_unit: votes that one unit casts at most.
-        code: as for :func:`least_noise`.
-        adjacency: likewise.
-
-    Returns:
-        A multiple of 1/64 of a unit of the counts, from one unit on.
-
-    Raises:
-        AccountingError: for an epsilon or delta that makes no sense.
-        BudgetError: if no noise gives so small an epsilon.
-        UsageError: as :func:`least_noise`.
+    It is a multiple of 1/64 of a unit of the counts, from one unit on. Arguments and errors are those of
+    :func:`least_noise`, with a delta above 0.
 
     Source: Dong, Roth and Su, "Gaussian Differential Privacy", JRSS B 2022, Theorem 2.7, for the law;
     docs/proofs/discrete-gaussian.md for discrete noise.
@@ -279,11 +255,6 @@ def clear_margin(shares: Shares, parties: int) -> int:
     >>> clear_margin(GaussianShares(Fraction(40)), 1), clear_margin(GeometricShares(Fraction(20)), 1)
     (114, 80)
 
-    Args:
-        shares: law of the noise.
-        parties: whose shares may be in the sum.
-
-    Raises:
-        UsageError: for a number of parties that makes no sense.
+    ``parties``: whose shares may be in the sum; UsageError for a number that makes no sense.
     """
     return math.ceil(2 * math.sqrt(2) * shares.spread(parties))

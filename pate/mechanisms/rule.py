@@ -330,14 +330,11 @@ _OVER_NOISY_SUMS: Final[dict[type, Callable[..., DistributedTeachers]]] = {
 def over_noisy_sums(mechanism: Mechanism, honest: int) -> DistributedTeachers:
     """Return the same rule on noisy histograms, with at least the noise of its labels guaranteed.
 
-    sigma1 is unused: the test reads the same histogram.
-
-    Args:
-        mechanism: one that draws Gaussian noise itself.
-        honest: shares in every sum that the observer does not know.
+    sigma1 is unused: the test reads the same histogram. ``honest``: shares in every sum that the observer
+    does not know.
 
     Raises:
-        UsageError: for any other mechanism.
+        UsageError: for a mechanism that draws no Gaussian noise itself.
     """
     kind = _OVER_NOISY_SUMS.get(type(mechanism))
     if kind is None:
@@ -376,7 +373,7 @@ def _check_confidence(confidence: Fraction) -> None:
 
 
 def round_predictions(probabilities: NDArray[np.floating], teachers: int) -> Votes:
-    """Return the votes expected from predictions: integers that sum to ``teachers``.
+    """Return (queries, classes) int64, the votes expected from predictions: each row sums to ``teachers``.
 
     Each row is scaled to sum to exactly 1, multiplied by M and rounded down; the missing votes go
     to the largest remainders, the lowest index among equals. Everything here is public.
@@ -387,9 +384,6 @@ def round_predictions(probabilities: NDArray[np.floating], teachers: int) -> Vot
     Args:
         probabilities: (queries, classes), each row a distribution.
         teachers: M, number of voting teachers.
-
-    Returns:
-        (queries, classes) int64.
 
     Raises:
         ProtocolError: for anything that is not a float matrix of distributions: another shape,

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from party.ledger.words import among_which
 from pate.campaign.announced import Announced
 from pate.campaign.offer import Offer
 from pate.campaign.roster import SumTerms
@@ -47,4 +46,4 @@ def test_its_neighbours_are_those_that_are_charged(
     ]
     assert len(costs) == 1
     assert among in costs[0]
-    assert among_which(campaign) == among
+    assert campaign.neighbours == among

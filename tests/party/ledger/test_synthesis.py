@@ -15,8 +15,8 @@ from party.ledger.accountant import Totals, cumulative_epsilon
 from party.ledger.ledger import PartyLedger
 from party.ledger.synthesis import Synthesis
 from party.policy.policy import Policy
+from pate.accounting import Unit
 from pate.accounting.filters import Delta
-from pate.campaign.choices import Unit
 from pate.campaign.offer import Offer
 from pate.errors import LedgerError, ProtocolError, RefusedError
 from pate.formats.privacy_statement import neighbours_of
