@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from pate.answers import ARRAY, BALANCED, Answer, answer_of
 from pate.errors import UsageError
+from pate.printable import number_of
 
 if TYPE_CHECKING:
     from pate.accounting import Adjacency
@@ -121,7 +122,7 @@ class Code:
         'class counts and 4 rounds'
         """
         counts, more = "class counts" if self.answer.one_hot else "label counts", rounds - 1
-        return counts + (f" and {more} round{'s' * (more > 1)}" if more > 0 else "")
+        return counts + (f" and {number_of(more, 'round')}" if more > 0 else "")
 
     def asked_in_words(self, asked: int) -> str:
         """Return ``asked`` rows of the counts, of all rounds together: queries, or directions.
@@ -132,12 +133,12 @@ class Code:
         '64 directions in class counts and 4 rounds'
         """
         if not self.in_directions:
-            return f"{asked} quer{'y' if asked == 1 else 'ies'}"
+            return number_of(asked, "query")
         if self.answer.in_rounds and asked:
             return (
                 f"{self.places} directions in {self.rounds_in_words(max(1, asked // self.places))}"
             )
-        return f"{asked} direction{'s' * (asked != 1)}"
+        return number_of(asked, "direction")
 
     @property
     def in_directions(self) -> bool:

@@ -43,6 +43,14 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= _NAMED else f"{shown}, … ({len(names)} in all)"
 
 
+def number_of(count: int, one: str, many: str | None = None) -> str:
+    """Return a number and its noun."""
+    if count == 1:
+        return f"1 {one}"
+    plural = many or (one[:-1] + "ies" if one.endswith("y") else one + "s")
+    return f"{count} {plural}"
+
+
 class PrintableStream:
     """A text stream that writes only printable characters and line ends, and on a terminal colours.
 

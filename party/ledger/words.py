@@ -12,6 +12,7 @@ from pate.codes import code_of
 from pate.formats.enrolment import readable
 from pate.formats.privacy_statement import in_words as guarantee
 from pate.formats.privacy_statement import rounded_up
+from pate.printable import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -120,14 +121,6 @@ def _openings(record: Campaign) -> Iterator[tuple[tuple[str, ...], int, int]]:
         if survivors is not None:
             these = [each for each in record.opened if each.survivors == survivors]
             yield survivors, len(these), sum(each.queries for each in these)
-
-
-def number_of(count: int, one: str, many: str | None = None) -> str:
-    """Return a number and its noun."""
-    if count == 1:
-        return f"1 {one}"
-    plural = many or (one[:-1] + "ies" if one.endswith("y") else one + "s")
-    return f"{count} {plural}"
 
 
 # --- a whole ledger -------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from pate.data.read import read_dataset
 from pate.data.schema import Schema
 from pate.data.values import Table, is_numeric
 from pate.errors import DataError, ProtocolError, UsageError
-from pate.printable import printable
+from pate.printable import number_of, printable
 from protos.bounds import check_classes
 
 if TYPE_CHECKING:
@@ -302,22 +302,18 @@ def _form(column: Column) -> str:
         texts = [f"{abs(value):.15g}" for value in present.tolist()]
         decimals = max(len(text.partition("e")[0].partition(".")[2]) for text in texts)
         if decimals:
-            return f"up to {_many(decimals, 'decimal')}"
+            return f"up to {number_of(decimals, 'decimal')}"
         lengths = f"whole numbers of {_span(texts, 'digit')}"
         return f"{like}s? {lengths}" if like else lengths
     lengths = _span(present.tolist(), "character")
     if like is not None:
         return f"{like}{'' if like == 'free text' else 's'}? {lengths}"
-    return f"{_many(len(present), 'value')} of {lengths}"
+    return f"{number_of(len(present), 'value')} of {lengths}"
 
 
 def _span(texts: Sequence[str], what: str) -> str:
     low, high = min(map(len, texts)), max(map(len, texts))
-    return _many(high, what) if low == high else f"{low} to {_many(high, what)}"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
+    return number_of(high, what) if low == high else f"{low} to {number_of(high, what)}"
 
 
 def _cut(name: str, width: int) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from pate.errors import DataError
+from pate.printable import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,7 +204,7 @@ class Odd:
         """
 
         def of(tally: _Tally, otherwise: str) -> str:
-            return f"{_many(tally.count, 'record')} ({tally.where()})" if counts else otherwise
+            return f"{number_of(tally.count, 'record')} ({tally.where()})" if counts else otherwise
 
         def verb(tally: _Tally) -> str:
             return "takes" if counts and tally.count == 1 else "take"
@@ -221,7 +222,7 @@ class Odd:
             *(self._counted_cells() if counts else self._cells_by_reason()),
         ]
         if (more := len(found) - _LINES) > 0:
-            found[_LINES:] = [Problem(f"and {_many(more, 'more reason')}", "", _RECORDS)]
+            found[_LINES:] = [Problem(f"and {number_of(more, 'more reason')}", "", _RECORDS)]
         return found
 
     def lines(self, part: int | None = None) -> list[str]:
@@ -231,7 +232,7 @@ class Odd:
 
     def taking_part(self, part: int) -> str:
         """Return how many records take part, of how many."""
-        return f"{part} of {_many(part + len(self._excluded), 'record')} take part"
+        return f"{part} of {number_of(part + len(self._excluded), 'record')} take part"
 
     def columns(self) -> list[str]:
         """Return the problems by column, without number or place, so that they may be passed on."""
@@ -271,7 +272,7 @@ class Odd:
                 continue
             for name, tally in tallies:
                 one = tally.count == 1
-                what = f"column {name!r}: {_many(tally.count, 'cell')} ({tally.where()}) " + (
+                what = f"column {name!r}: {number_of(tally.count, 'cell')} ({tally.where()}) " + (
                     "counts as missing: it " if one else "count as missing: each "
                 )
                 found.append((tally.count, Problem(what, why, _CELLS)))
@@ -288,7 +289,3 @@ def none_usable(path: Path, odd: Odd | None) -> DataError:
 
 def _most_first(tallies: dict[str, _Tally]) -> list[tuple[str, _Tally]]:
     return sorted(tallies.items(), key=lambda item: -item[1].count)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" + ("" if count == 1 else "s")
