@@ -70,8 +70,9 @@ _LEAST: Final = 1e-9
 _TINY: Final = 1e-300
 #: Up to this kappa noise is more than the draw of records in all directions together.
 _LOUD: Final = 0.5
-#: Least variance of a gradient's noise, in records.
+#: Least variance of a gradient's noise, in records, and as a part of all rounds' variances.
 _LEAST_NOISE: Final = 1e-6
+_LEAST_PART: Final = 1e-10
 #: Least share of a class, times the number of classes.
 _RAREST: Final = 0.01
 #: Halvings that find the length of a step.
@@ -364,7 +365,11 @@ def _mismatch(turned: Floats, off: Floats) -> Floats:
 
 def _mean(seen: Floats, covariance: Floats) -> tuple[Floats, Floats]:
     """Return (k,) the means of least variance of (k, T) numbers, and (k,) these variances."""
-    inverse = np.linalg.inv(covariance).sum(axis=2)
+    # A party that lies can make sums so large that noise is nothing beside them.
+    least = _LEAST_PART * np.trace(covariance, axis1=1, axis2=2)
+    inverse = np.linalg.inv(covariance + least[:, None, None] * np.eye(covariance.shape[1])).sum(
+        axis=2
+    )
     left = 1 / inverse.sum(axis=1)
     return left * (inverse * seen).sum(axis=1), left
 

@@ -452,6 +452,25 @@ def test_rows_all_in_one_place_have_the_class_shares(spot: Any) -> None:
     np.testing.assert_allclose(chances(rows, after, start)[0], start.shares, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_sums_of_a_party_that_lies_end_no_campaign(seed: int) -> None:
+    """Another party may put any numbers into a masked sum. 13 of these 40 had no inverse."""
+    draw = np.random.default_rng(seed)
+    directions, classes, size = (
+        int(draw.integers(low, high)) for low, high in [(2, 9), (2, 5), (3, 30)]
+    )
+    rows = draw.normal(size=(size, directions))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    start = Start.of(10 ** draw.uniform(0, 12) * draw.uniform(size=classes), 2.0)
+    released: list[Released] = []
+    for _ in range(8):
+        shown = next_model(rows, start, released)
+        sums = np.rint(10 ** draw.uniform(0, 12) * draw.normal(size=(directions, classes)))
+        released.append(Released(shown, sums, 2.0))
+    assert np.isfinite(chances(rows, shown, start)).all()
+    assert math.isfinite(confirmed(rows, start, released))
+
+
 def test_what_is_not_finite_or_does_not_fit_is_refused() -> None:
     rows, start = np.eye(3), Start.of(np.array([5.0, 6.0]), 1.0)
     shown = next_model(rows, start, [])

@@ -389,6 +389,15 @@ def test_answers_of_their_own_are_left_apart() -> None:
         assert error < 1.1 * least
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_sums_of_a_party_that_lies_have_weights_too(seed: int) -> None:
+    """Beside the largest of these the errors are nothing."""
+    rng = np.random.default_rng(seed)
+    size = 10 ** rng.uniform(-3, 6, size=6)
+    seen = 10 ** rng.uniform(0, 14) * np.outer(rng.normal(size=6), rng.normal(size=4))
+    assert np.isfinite(pooled_weights(size, seen, np.eye(4), np.eye(4))).all()
+
+
 def test_nothing_but_noise_is_shrunk_to_almost_nothing() -> None:
     rng = np.random.default_rng(2)
     seen = 30 * rng.normal(size=(100, 4))
