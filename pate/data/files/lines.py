@@ -3,8 +3,9 @@
 The header decides what separates cells: the separator by which it has the most names. A ``.tsv`` has tabs
 wherever its header has one, and a first line such as ``sep=;``, which Excel reads and writes, states it.
 
-An unclosed quote must not swallow the following lines: a reader may continue with the line after the
-one on which a malformed record begins.
+A record has as many lines as its quotes say: a line within a cell is no record, whatever it says. An unclosed
+quote must not swallow the following lines: a reader may continue with the line after the one on which a
+malformed record begins.
 """
 
 from __future__ import annotations
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 
 _SEPARATORS: Final = ",;\t"
 _STATED: Final = re.compile(r'"?sep=([,;|\t])"?[\r\n]*', re.IGNORECASE)
-#: Most lines of one record of a CSV file, with line breaks within quotes.
-_MOST_LINES: Final = 200
-#: The same in a file with a column of long texts.
-_MOST_LINES_OF_A_TEXT: Final = 5_000
+#: Lines of one record of a CSV file, with line breaks within quotes, from which on its owner is told.
+_MANY_LINES: Final = 200
+#: Most characters of a cell, which takes four bytes for each while it is read.
+_LONGEST_CELL: Final = 2**27
+csv.field_size_limit(_LONGEST_CELL)
 #: What is often saved or renamed as a CSV file, by its first bytes.
 _NO_TABLES: Final = {
     b"PK\x03\x04": "a workbook or an archive",
@@ -54,13 +56,14 @@ _TOO_LONG: Final = "field limit"
 
 
 class Lines:
-    """Reader of a CSV file's records, of at most ``most_lines`` lines each."""
+    """Reader of a CSV file's records."""
 
-    def __init__(self, text: str, most_lines: int = _MOST_LINES, *, tabs: bool = False) -> None:
-        self._most_lines = most_lines
+    def __init__(self, text: str, *, tabs: bool = False) -> None:
         # Line breaks are not translated: those within quotes belong to the cell.
         self._lines = list(io.StringIO(text, newline=""))
-        self._at = self._end = 0
+        # Behind the last line with a quote none is closed.
+        quotes = (at for at in range(len(self._lines), 0, -1) if '"' in self._lines[at - 1])
+        self._at, self._end, self._last_quote = 0, 0, next(quotes, 0)
         stated = _STATED.fullmatch(self._lines[0]) if self._lines else None
         if stated is not None:
             self._separator, self._at = stated[1], 1
@@ -83,7 +86,7 @@ class Lines:
         reader = self._reader()
         while self._at < len(self._lines):
             start = self._at
-            self._end = min(start + self._most_lines, len(self._lines))
+            self._end = max(start + 1, self._last_quote)
             try:
                 row = next(reader)
             except csv.Error as error:
@@ -93,6 +96,11 @@ class Lines:
                 continue
             if row:
                 yield start + 1, row, ""
+
+    @property
+    def at(self) -> int:
+        """The last line of the last record."""
+        return self._at
 
     def go_on_after(self, line: int) -> None:
         """Continue with the line after the last record's first line."""
@@ -149,7 +157,7 @@ def read_csv(
         raise _not_utf8(path, content.count(b"\n", 0, error.start) + 1) from error
     del content
     tabs = path.name.casefold().removesuffix(".gz").endswith(".tsv")
-    lines = Lines(whole, _MOST_LINES if text is None else _MOST_LINES_OF_A_TEXT, tabs=tabs)
+    lines = Lines(whole, tabs=tabs)
     del whole
     names = _header(path, lines)
     columns: dict[str, list[str]] = {name: [] for name in names if wanted(name)}
@@ -165,9 +173,8 @@ def read_csv(
                 place += f" of {_many_cells(row)}"
                 told = "has more or fewer cells than the header"
                 why = f"has {_many_cells(row)}, {_shown(names)}"
-            elif _TOO_LONG in problem:
-                told = "has a cell that is too long"
-                why = f"{told}: take it out"
+            elif _TOO_LONG in problem:  # with its lines as records, one could be many
+                raise DataError(f"{path} line {line} has a cell that is too long: take it out")
             why_none = why_none or f"line {line} {why}"
             if odd is None:
                 raise DataError(f"{path} {why_none}")
@@ -177,6 +184,11 @@ def read_csv(
         if len(numbers) == most:
             require_room(path, (most + 1) * CELL_BYTES * len(columns))
         numbers.append(line)
+        if odd is not None and lines.at - line >= _MANY_LINES:
+            odd.note(
+                f"it takes more than {_MANY_LINES} lines: look for a quote without an end",
+                f"line {line}",
+            )
         for spot, held in kept:
             held.append(row[spot])
     if not numbers:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import gzip
 import math
 from pathlib import Path
@@ -224,6 +225,34 @@ def test_a_lines_oddities_are_its_own(tmp_path: Path) -> None:
     ]
     with pytest.raises(DataError, match=r"line 4 .*the file may be truncated"):
         read_dataset(path, label="y")
+
+
+@pytest.mark.parametrize("width", [1, 1_000])
+def test_lines_within_a_cell_are_no_records(tmp_path: Path, width: int) -> None:
+    """A long text that a program has quoted as it should is one record, though its lines look like others."""
+    cell = "\n".join(f"7,{'z' * width},1" for _ in range(250))
+    others = [f"{at},x,{at % 2}" for at in range(20)]
+    rows = ["a,b,y", *others[:10], f'5,"{cell}",0', *others[10:], '6,"open,0', "7,x,1"]
+    schema, odd = Schema.parse("table a:number, b:category"), Odd()
+    data = read_dataset(write(tmp_path, "\n".join(rows)), label="y", odd=odd, schema=schema)
+    assert columns_of(data)[0].tolist() == [*range(10), 5, *range(10, 20), 7]
+    assert odd.lines() == [
+        "1 record (line 272) takes no part: the line has a quote without an end",
+        "1 record (line 12): it takes more than 200 lines: look for a quote without an end",
+        "column 'b': 1 cell (line 12) counts as missing: it is longer than 256 characters",
+    ]
+
+
+def test_a_cell_that_cannot_be_read_to_its_end_refuses_the_file(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path, 'a,y\n1,0\n"' + "7,1\n" * 99 + '",1\n')
+    before = csv.field_size_limit(300)
+    try:
+        with pytest.raises(DataError, match="line 3 has a cell that is too long"):
+            read_dataset(path, label="y", odd=Odd())
+    finally:
+        csv.field_size_limit(before)
 
 
 def test_records_that_are_left_out_are_told_before_any_number_of_columns(tmp_path: Path) -> None:
