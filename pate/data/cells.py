@@ -113,7 +113,9 @@ def cell_text(value: object) -> str | None:
     if isinstance(value, float) or (isinstance(value, Real) and hasattr(value, "dtype")):
         return float_text(value)  # type: ignore[arg-type] # as above
     if isinstance(value, decimal.Decimal):
-        return "" if value.is_nan() else str(value)  # also a signalling one, or one with a number
+        text = "" if value.is_nan() else str(value)  # also a signalling one, or one with a number
+        # A column has as many decimals as its longest cell.
+        return text.rstrip("0").rstrip(".") if "." in text and "E" not in text else text
     return str(value) if hasattr(value, "isoformat") else None
 
 

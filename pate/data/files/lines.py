@@ -284,7 +284,10 @@ def read_json_lines(
     if not numbers and not odd:
         raise DataError(f"{path} holds no records")
     if numbers and (missing := [name for name in wanted if name not in seen]):
-        raise DataError(f"{path}: no line has {', '.join(map(repr, missing))}")
+        why = f"no line has {', '.join(map(repr, missing))}"
+        if odd is None:
+            raise DataError(f"{path}: {why}")
+        odd.of_file.append(why)  # as where no line can be read: only one more might have it
     for name, cells in columns.items():
         columns[name] = clean(table, name, cells)
     return table

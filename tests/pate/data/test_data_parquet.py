@@ -25,7 +25,7 @@ from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
 from pate.data.values import Table
 from pate.errors import DataError, UsageError
-from tests.support.readings import columns_of
+from tests.support.readings import columns_of, groups_of
 
 
 def test_parquet_follows_the_same_rules(tmp_path: Path) -> None:
@@ -198,6 +198,20 @@ def test_a_fraction_of_a_short_type_is_the_number_that_was_written(tmp_path: Pat
     labels = np.array([0.1, 0.7], np.float32)
     np.savez(tmp_path / "d.npz", images=np.zeros((2, 2, 2), np.uint8), labels=labels)
     assert read_dataset(tmp_path).classes == ("0.1", "0.7")
+
+
+def test_one_cells_decimals_take_no_other_patient_away(tmp_path: Path) -> None:
+    """A column of exact numbers has as many decimals as its longest cell, which loses no digit."""
+    path, long = tmp_path / "d.parquet", "12345678901234567890"
+    for more, named in (([], []), (["0.25"], ["0.25"]), ([f"{long}.50"], [])):
+        who = [Decimal(each) for each in (long, "3", *more)]
+        pq.write_table(pa.table({"x": who, "who": who, "y": ["a"] * len(who)}), path)
+        schema, odd = Schema.parse("table x:category"), Odd()
+        data = read_dataset(
+            path, label="y", group="who", classes=["a", "b"], schema=schema, odd=odd
+        )
+        assert groups_of(data) == [long, "3", *named]
+        assert columns_of(data)[0].tolist() == [long, "3", *named]
 
 
 COMMA = Reading(comma=True)

@@ -113,6 +113,16 @@ def test_a_file_of_which_no_line_can_be_read_has_no_records(
         encode_labels(raw.names or [], None, path=raw.path, odd=odd)
 
 
+def test_a_key_that_one_record_has_decides_for_itself_only(tmp_path: Path) -> None:
+    """Without that record no line has it, which is as if none could be read."""
+    path, odd = tmp_path / "a.jsonl", Odd()
+    for last, cells in (('{"note": "two"}', ["", ""]), ('{"note": "two", "ill": 1}', ["", "1"])):
+        path.write_text(f'{{"note": "one"}}\n{last}\n')
+        raw = read_texts(path, "note", columns=["ill"], odd=(odd := Odd()))
+        assert raw.cells == {"ill": cells}
+        assert odd.of_file == (["no line has 'ill'"] if cells == ["", ""] else [])
+
+
 def test_parquet_of_bytes_names_the_record(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"note": [b"fine", b"\xff"]}), path)
