@@ -3,9 +3,9 @@
 The header decides what separates cells: the separator by which it has the most names. A ``.tsv`` has tabs
 wherever its header has one, and a first line such as ``sep=;``, which Excel reads and writes, states it.
 
-A record has as many lines as its quotes say: a line within a cell is no record, whatever it says. An unclosed
-quote must not swallow the following lines: a reader may continue with the line after the one on which a
-malformed record begins.
+A record has as many lines as its quotes say: a line within a cell is no record, whatever it says, even if the
+record has too many cells. A quote that nothing closes must not swallow the following lines: reading continues
+with the line after it.
 """
 
 from __future__ import annotations
@@ -102,10 +102,6 @@ class Lines:
         """The last line of the last record."""
         return self._at
 
-    def go_on_after(self, line: int) -> None:
-        """Continue with the line after the last record's first line."""
-        self._at = line
-
     def _reader(self) -> Iterator[list[str]]:
         return csv.reader(
             self._more(), delimiter=self._separator, skipinitialspace=True, strict=True
@@ -142,9 +138,9 @@ def read_csv(
 ) -> TextTable:
     """Return the cells of a CSV file with a header line; comma, semicolon or tab between cells.
 
-    A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a line
-    that begins no record with the header's number of cells is excluded by itself, and reading continues
-    with the next line. Long texts are neither cut, stripped nor taken for missing; text that is not UTF-8
+    A record takes one line, or more where a cell has line breaks within quotes. With ``odd``, a record
+    without the header's number of cells is excluded by itself, and so is a line on which a quote begins that
+    nothing closes. Long texts are neither cut, stripped nor taken for missing; text that is not UTF-8
     has surrogates there. Cells of columns that are not ``wanted`` cannot refuse the file.
     """
     content = read_whole(path)
@@ -178,7 +174,6 @@ def read_csv(
             why_none = why_none or f"line {line} {why}"
             if odd is None:
                 raise DataError(f"{path} {why_none}")
-            lines.go_on_after(line)
             odd.record(f"the line {told}", place)
             continue
         if len(numbers) == most:

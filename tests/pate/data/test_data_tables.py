@@ -243,6 +243,16 @@ def test_lines_within_a_cell_are_no_records(tmp_path: Path, width: int) -> None:
     ]
 
 
+def test_lines_within_a_cell_of_too_long_a_record_are_none(tmp_path: Path) -> None:
+    """As where the program that wrote it has left a line break of old systems outside of quotes."""
+    for broken in ('5,"{}",0,9', '5,x\r,"{}"'):
+        text = "a,b,y\n1,x,0\n" + broken.format("7,z,1\n8,z,1") + "\n2,x,1\n"
+        data = read_dataset(
+            write(tmp_path, text), label="y", odd=Odd(), schema=Schema.parse("table a:number")
+        )
+        assert columns_of(data)[0].tolist() == [1, 2]
+
+
 def test_a_cell_that_cannot_be_read_to_its_end_refuses_the_file(
     tmp_path: Path,
 ) -> None:
