@@ -46,7 +46,7 @@ CHANCE_GRID: Final = 2**14
 _FINE: Final = 2.0**38
 #: Numbers of arrays in memory at once: 16 MB of them, and of each step on the way.
 _AT_ONCE: Final = 2**21
-#: Most records of a unit: the squared length of their sum is below 2^63.
+#: Most records of a unit, which casts 0 if it has more: the squared length of their sum is below 2^63.
 _MOST_RECORDS: Final = 2**21
 
 
@@ -69,9 +69,9 @@ def residual_sums(
     if units is None:
         return _sums(codes, labels, classes, shown)
     _, at, number = np.unique(units, return_inverse=True, return_counts=True)
-    several = number[at] > 1
-    summed = _sums(codes[~several], labels[~several], classes, shown)
-    rows = np.flatnonzero(several)
+    alone = number[at] == 1
+    summed = _sums(codes[alone], labels[alone], classes, shown)
+    rows = np.flatnonzero(~alone & (number[at] <= _MOST_RECORDS))
     rows = rows[np.argsort(at[rows], kind="stable")]
     left, last = np.zeros_like(summed), -1
     for some in _cuts(len(rows), summed.size):
@@ -193,9 +193,5 @@ def _check(codes: Whole, labels: Whole, classes: int, units: Whole | None) -> No
         or (several and not (labels[:, -1] == 1).all())
     ):
         raise DataError(f"labels of shape {labels.shape} for {len(codes)} records")
-    if units is None:
-        return
-    if units.shape != labels.shape[:1]:
+    if units is not None and units.shape != labels.shape[:1]:
         raise DataError(f"units of shape {units.shape} for {len(codes)} records")
-    if units.size and np.unique(units, return_counts=True)[1].max() > _MOST_RECORDS:
-        raise DataError(f"a patient with more than {_MOST_RECORDS} records")
