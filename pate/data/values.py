@@ -134,7 +134,7 @@ class Table:
             if is_numeric(column):
                 if np.isinf(column).any():
                     raise DataError(f"column {name!r} holds an infinite number")
-            elif column.dtype.kind != "U":
+            elif column.dtype.kind != "U" and not {object, *map(type, column)} <= {object, str}:
                 raise DataError(f"column {name!r} is {column.dtype}, neither float64 nor str")
             column.setflags(write=False)
 
@@ -214,7 +214,7 @@ def _plain(column: Column) -> Column:
     plain = plain_categories(cells)
     if all(cell == made for cell, made in plain.items()):
         return column
-    return np.array([plain[cell] for cell in cells], dtype=np.str_)
+    return np.array([plain[cell] for cell in cells], dtype=column.dtype.char)
 
 
 def _as_kind(name: str, column: Column, numeric: bool, cell_by_cell: bool) -> Column:

@@ -63,10 +63,11 @@ class Lines:
         self._lines = list(io.StringIO(text, newline=""))
         # Behind the last line with a quote none is closed.
         quotes = (at for at in range(len(self._lines), 0, -1) if '"' in self._lines[at - 1])
-        self._at, self._end, self._last_quote = 0, 0, next(quotes, 0)
+        self._last_quote = next(quotes, 0)
+        self.at = self._end = 0  # the last line of the last record
         stated = _STATED.fullmatch(self._lines[0]) if self._lines else None
         if stated is not None:
-            self._separator, self._at = stated[1], 1
+            self._separator, self.at = stated[1], 1
             return
         names = {each: self._names_by(each) for each in _SEPARATORS}
         by_tabs = names.pop("\t") if tabs else 0
@@ -78,29 +79,24 @@ class Lines:
         """Return how many cells the first record has by a separator; 0 if it has none by it."""
         self._separator = separator
         _, row, _ = next(self.records(), (1, [], ""))
-        self._at = 0
+        self.at = 0
         return len(row or ())
 
     def records(self) -> Iterator[tuple[int, list[str] | None, str]]:
         """Yield, for each record, its first line's number, its cells, and the error if there are none."""
         reader = self._reader()
-        while self._at < len(self._lines):
-            start = self._at
+        while self.at < len(self._lines):
+            start = self.at
             self._end = max(start + 1, self._last_quote)
             try:
                 row = next(reader)
             except csv.Error as error:
-                at, self._at = self._at, start + 1
+                at, self.at = self.at, start + 1
                 reader = self._reader()
                 yield start + 1, None, f"(up to line {at}): {error}"
                 continue
             if row:
                 yield start + 1, row, ""
-
-    @property
-    def at(self) -> int:
-        """The last line of the last record."""
-        return self._at
 
     def _reader(self) -> Iterator[list[str]]:
         return csv.reader(
@@ -109,10 +105,10 @@ class Lines:
 
     def _more(self) -> Iterator[str]:
         while True:
-            if self._at >= self._end:
+            if self.at >= self._end:
                 return  # within a record, which is an error: an unclosed quote
-            self._at += 1
-            yield self._lines[self._at - 1]
+            self.at += 1
+            yield self._lines[self.at - 1]
 
 
 def read_table_file(

@@ -239,10 +239,11 @@ class TextTable:
         none = set(filter(is_nothing, set(cells)))
         if self.odd is not None:
             self.odd.no_value(name, Counter(cell.casefold() for cell in cells if cell in none))
-        if any(none):
-            cells = ["" if cell in none else cell for cell in cells]
-        require_room(self.path, held + _room(cells))
-        return np.array(cells, dtype=np.str_)
+        cells = ["" if cell in none else cell.rstrip("\0") for cell in cells]
+        if self.odd is None:
+            require_room(self.path, held + _room(cells))
+        # As objects no cell takes the room of the longest, which one record decides.
+        return np.array(cells, dtype="U" if self.odd is None else "O")
 
 
 def is_named(name: str) -> bool:

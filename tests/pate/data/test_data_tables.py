@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pate.data.files.tables import LONGEST_TEXT
 from pate.data.odd import Odd
 from pate.data.read import read_dataset, read_inputs
 from pate.data.schema import Schema
@@ -241,6 +242,19 @@ def test_lines_within_a_cell_are_no_records(tmp_path: Path, width: int) -> None:
         "1 record (line 12): it takes more than 200 lines: look for a quote without an end",
         "column 'b': 1 cell (line 12) counts as missing: it is longer than 256 characters",
     ]
+
+
+def test_a_long_cell_takes_no_room_in_other_records(tmp_path: Path) -> None:
+    """In an array of text each cell is as large as the longest: one record could exhaust the memory."""
+    rows = "".join(f"v{at % 7},{at % 2}\n" for at in range(500))
+    path = write(tmp_path, f"a,y\n{rows}{'x' * LONGEST_TEXT},0\nz\0,1\n")
+    public = Table(("a",), (np.array(["v1", "x", "z"]),))
+    data = read_dataset(path, label="y", classes=["0", "1"], odd=Odd(), schema=Schema.of(public))
+    assert isinstance(data.inputs, Table)
+    for table in (data.inputs, data.inputs.plain(), data.inputs.take(range(501))):
+        assert table.columns[0].nbytes <= 8 * 502
+    strict = read_dataset(path, label="y", classes=["0", "1"], schema=Schema.of(public))
+    assert strict.row_hashes() == data.row_hashes()
 
 
 def test_lines_within_a_cell_of_too_long_a_record_are_none(tmp_path: Path) -> None:
