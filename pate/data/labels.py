@@ -116,7 +116,8 @@ def encode_labels(
     ``odd``, the index of an invalid label is -1.
     """
     if not names:
-        raise DataError(f"{path} holds no records" + (f": {odd.none_left()}" if odd else ""))
+        why = "" if odd is None else odd.none_left()
+        raise DataError(f"{path} holds no records{': ' if why else ''}{why}")
     listed = () if classes is None else classes
     # A word for no value is a class only where the list says so.
     absent = set(filter(is_nothing, names)) - {*map(plain_name, listed), *listed}

@@ -183,9 +183,10 @@ def read_csv(
         for spot, held in kept:
             held.append(row[spot])
     if not numbers:
-        if odd is None or not why_none:
+        if odd is None:
             raise DataError(f"{path} holds no records below its header, {shown(names)}")
-        odd.of_file.append(why_none)
+        # Whether there is one is nobody else's business.
+        odd.of_file.append(why_none or f"its header is {shown(names)}")
     found = TextTable(path, columns, numbers, odd, text, reading, names=tuple(names))
     for name, held in columns.items():
         columns[name] = clean(found, name, held)
@@ -272,7 +273,7 @@ def read_json_lines(
                     raise DataError(f"{path} line {at}: {name!r} holds a list or an object")
                 odd.cell(name, "is a list or an object", f"line {at}")
             columns[name].append(cell or "")
-    if not numbers and not odd:
+    if not numbers and odd is None:
         raise DataError(f"{path} holds no records")
     if numbers and (missing := [name for name in wanted if name not in seen]):
         why = f"no line has {', '.join(map(repr, missing))}"

@@ -47,7 +47,7 @@ def read_parquet(
             schema, told = file.schema_arrow, file.metadata
         names = dict(zip(schema.names, column_names(path, schema.names), strict=True))
         columns: dict[str, list[str]] = {each: [] for each in names.values() if wanted(each)}
-        _check_claims(path, told, len(columns))
+        _check_claims(path, told, len(columns), odd)
         fields = [field for field in schema if names[field.name] in columns]
         for field in fields:
             _check_kind(path, field.name, field.type)
@@ -84,13 +84,13 @@ def require_no_parts(folder: Path) -> None:
         )
 
 
-def _check_claims(path: Path, told: pq.FileMetaData, columns: int) -> None:
+def _check_claims(path: Path, told: pq.FileMetaData, columns: int, odd: Odd | None) -> None:
     """Check the stated size of a Parquet file before unpacking anything."""
     groups = [told.row_group(at) for at in range(told.num_row_groups)]
     rows = sum(group.num_rows for group in groups)
     if rows != told.num_rows or any(group.num_rows < 0 for group in groups):
         raise DataError(f"{path} {_CONTRADICTION}")
-    if rows < 1:
+    if rows < 1 and odd is None:
         raise DataError(f"{path} holds no records")
     require_room(path, rows * columns * CELL_BYTES)
     require_room(path, sum(group.total_byte_size for group in groups))

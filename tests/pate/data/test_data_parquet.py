@@ -8,6 +8,7 @@ import math
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -198,6 +199,24 @@ def test_a_fraction_of_a_short_type_is_the_number_that_was_written(tmp_path: Pat
     labels = np.array([0.1, 0.7], np.float32)
     np.savez(tmp_path / "d.npz", images=np.zeros((2, 2, 2), np.uint8), labels=labels)
     assert read_dataset(tmp_path).classes == ("0.1", "0.7")
+
+
+@pytest.mark.parametrize("name", ["d.csv", "d.parquet"])
+def test_a_file_without_records_is_one_with_one_record_less(tmp_path: Path, name: str) -> None:
+    """As that of a month without a new patient: a party that ends for it says that there is none."""
+    path = tmp_path / name
+    if name.endswith(".csv"):
+        path.write_text("a,y\n")
+    else:
+        pq.write_table(
+            pa.table({"a": pa.array([], pa.float64()), "y": pa.array([], pa.string())}), path
+        )
+    schema = Schema.parse("table a:number")
+    how: dict[str, Any] = {"label": "y", "classes": ["0", "1"], "schema": schema}
+    assert not len(read_dataset(path, odd=Odd(), none_fits=True, **how))
+    for odd in (None, Odd()):  # its owner is told, before there is a campaign
+        with pytest.raises(DataError, match="holds no records"):
+            read_dataset(path, odd=odd, **how)
 
 
 def test_one_cells_decimals_take_no_other_patient_away(tmp_path: Path) -> None:
