@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from pate.votes import Counts
 
     Wide = NDArray[np.float64]
-    from numpy.typing import NDArray
 
 #: Cells (pixels, or cells of a table) processed at once; bounds the memory of a vote.
 _CELLS_AT_ONCE: Final = 1 << 21

@@ -29,6 +29,7 @@ from pate.data.files.tables import (
 from pate.data.limits import CELL_BYTES, MAX_BYTES, read_whole, require_room
 from pate.errors import DataError
 from pate.foreign import json_value
+from pate.printable import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -51,8 +52,6 @@ _NO_TABLES: Final = {
     b"\xff\xfe": "text in UTF-16",
     b"\xfe\xff": "text in UTF-16",
 }
-#: Part of the error of a cell beyond the csv module's limit.
-_TOO_LONG: Final = "field limit"
 
 
 class Lines:
@@ -162,10 +161,10 @@ def read_csv(
             place, told = f"line {line}", "has a quote without an end"
             why = f"{told}: the file may be truncated"
             if row is not None:
-                place += f" of {_many_cells(row)}"
+                place += f" of {number_of(len(row), 'cell')}"
                 told = "has more or fewer cells than the header"
-                why = f"has {_many_cells(row)}, {_shown(names)}"
-            elif _TOO_LONG in problem:  # with its lines as records, one could be many
+                why = f"has {number_of(len(row), 'cell')}, {_shown(names)}"
+            elif "field limit" in problem:  # with its lines as records, one could be many
                 raise DataError(f"{path} line {line} has a cell that is too long: take it out")
             why_none = why_none or f"line {line} {why}"
             if odd is None:
@@ -176,10 +175,7 @@ def read_csv(
             require_room(path, (most + 1) * CELL_BYTES * len(columns))
         numbers.append(line)
         if odd is not None and lines.at - line >= _MANY_LINES:
-            odd.note(
-                f"it takes more than {_MANY_LINES} lines: look for a quote without an end",
-                f"line {line}",
-            )
+            odd.note(f"it has more than {_MANY_LINES} lines: is a quote left open?", f"line {line}")
         for spot, held in kept:
             held.append(row[spot])
     if not numbers:
@@ -191,10 +187,6 @@ def read_csv(
     for name, held in columns.items():
         columns[name] = clean(found, name, held)
     return found
-
-
-def _many_cells(cells: Sequence[str]) -> str:
-    return f"{len(cells)} cell" + ("" if len(cells) == 1 else "s")
 
 
 def _shown(names: Sequence[str]) -> str:

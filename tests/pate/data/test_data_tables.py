@@ -239,7 +239,7 @@ def test_lines_within_a_cell_are_no_records(tmp_path: Path, width: int) -> None:
     assert columns_of(data)[0].tolist() == [*range(10), 5, *range(10, 20), 7]
     assert odd.lines() == [
         "1 record (line 272) takes no part: the line has a quote without an end",
-        "1 record (line 12): it takes more than 200 lines: look for a quote without an end",
+        "1 record (line 12): it has more than 200 lines: is a quote left open?",
         "column 'b': 1 cell (line 12) counts as missing: it is longer than 256 characters",
     ]
 
