@@ -139,7 +139,9 @@ class ServingOptions(CommandOptions):
     ] = 120.0
     linger: Annotated[
         float,
-        of_network(min=-1, help="Serve labels after the end; -1: for ever.", metavar="SECONDS"),
+        of_network(
+            min=-1, help="Serve labels after the end; -1: until fetched.", metavar="SECONDS"
+        ),
     ] = -1.0
 
     @property

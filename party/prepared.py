@@ -90,7 +90,12 @@ class Prepared:
     def voter(self, operator: Operator | None = None) -> Voter:
         """Return what answers requests for this party; without an operator only a terminal is asked."""
         operator = operator or Operator.here()
-        return Voter(
+
+        def say(line: str) -> None:
+            if voter.refusal is None:  # it is the command's last line
+                self.say(line)
+
+        voter = Voter(
             name=self.name,
             identity=identity_key(self.home),
             voters=self.own,
@@ -103,8 +108,9 @@ class Prepared:
             ),
             noise=SystemNoise(),
             public=self.public,
-            say=self.say,
+            say=say,
         )
+        return voter
 
     @property
     def pinned(self) -> bytes | None:

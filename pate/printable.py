@@ -48,7 +48,7 @@ def number_of(count: int, one: str, many: str | None = None) -> str:
     if count == 1:
         return f"1 {one}"
     plural = many or (one[:-1] + "ies" if one.endswith("y") else one + "s")
-    return f"{count} {plural}"
+    return f"{count:,} {plural}"
 
 
 class PrintableStream:

@@ -15,7 +15,7 @@ from pate.envelopes import MOST_MESSAGES
 from pate.errors import ProtocolError, RefusedError
 from pate.formats.enrolment import readable
 from pate.formats.mechanism_words import mechanism_in_words
-from pate.printable import listed
+from pate.printable import listed, number_of
 from protos import wire
 from protos.bounds import check
 
@@ -132,7 +132,7 @@ def cover_of(envelope: Envelope) -> Iterator[str]:
     if not ours:
         yield f"answers the file with SHA-256 {manifest.answers.hex()}"
         yield (
-            f"holds {_number(len(envelope), 'reply', 'replies')}, sealed: only the server of the "
+            f"holds {number_of(len(envelope), 'reply')}, sealed: only the server of the "
             "campaign can read them"
         )
         return
@@ -176,7 +176,3 @@ def _campaign_in_words(offer: Offer) -> Iterator[str]:
         yield "parties, noise: not fixed yet; a later envelope states them before any vote"
     yield f"costs, all in all: at most {campaign.cost_in_words}"
     yield f"the server sees: {_SEEN[campaign.sums.aggregation, campaign.sums.noise]}"
-
-
-def _number(count: int, one: str, many: str) -> str:
-    return f"{count} {one if count == 1 else many}"

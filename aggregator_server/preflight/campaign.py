@@ -24,6 +24,7 @@ from pate.encoders.reading import Reader
 from pate.errors import StateError
 from pate.planning.forecast import expected, teachers_wanted
 from pate.preflight import Finding, Skipped
+from pate.printable import number_of
 from protos.bounds import MAX_PUBLIC_SET, PIECE_BYTES
 
 if TYPE_CHECKING:
@@ -75,11 +76,11 @@ def check_public(inputs: Inputs, notes: Sequence[str]) -> Finding:
             f"{text}; {size / 2**30:.1f} GiB are too large to be sent to a party that has no copy",
             "use fewer inputs, or give every party its own copy (--public there)",
         )
-    text += f"; sent in {_many(max(1, math.ceil(size / PIECE_BYTES)), 'piece')}"
+    text += f"; sent in {number_of(max(1, math.ceil(size / PIECE_BYTES)), 'piece')}"
     text = "; ".join([text, *notes])
     if copies := len(inputs) - len(set(inputs.row_hashes())):
         return Finding.warning(
-            f"{text}; {_many(copies, 'input')} {'is' if copies == 1 else 'are'} there more than once",
+            f"{text}; {number_of(copies, 'input')} {'is' if copies == 1 else 'are'} there more than once",
             "leave the copies out: each would cost an answer of its own, and with --noise "
             "distributed a campaign in several batches refuses them",
         )
@@ -105,12 +106,12 @@ def check_settings(spec: CampaignSpec) -> Finding:
     batches = ""
     if spec.classes is not None and not spec.one_release:
         number = math.ceil(spec.queries / max(1, BATCH_COUNTS // len(spec.classes)))
-        batches = f", {_many(number, 'batch', 'batches')}"
+        batches = f", {number_of(number, 'batch', 'batches')}"
     sums = spec.sums
     votes = (
         f"{sums.aggregation} sums of {sums.min_parties} of {spec.wanted_parties} parties or more"
     )
-    rounds = _many(spec.rounds, "round")
+    rounds = number_of(spec.rounds, "round")
     if spec.in_rounds:
         rounds = code_of(spec.code).rounds_in_words(spec.rounds)
     return Finding.ok(
@@ -167,10 +168,6 @@ def check_ledger(options: CheckOptions, spec: CampaignSpec | None) -> Finding:
             text, "`pate-server export` its labels; name a new campaign with --campaign"
         )
     return Finding.ok(f"{text}; `pate-server resume` goes on with it")
-
-
-def _many(number: int, one: str, more: str = "") -> str:
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
 def wants_database(folder: Path, ledger: str | None) -> bool:

@@ -78,12 +78,18 @@ def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) ->
 def _own_figures(totals: Totals, delta: Delta) -> Iterator[str]:
     """Yield the epsilon at the promised delta, which can be compared, and at our own if it is another."""
     ours, theirs = cumulative_epsilon([totals], delta), at_promised_delta(totals)
-    if theirs is None or theirs.delta == ours.delta:
-        yield f"  by our own accountant: {ours.in_words}"
-        return
-    sizes = ("smaller", "larger") if ours.delta < theirs.delta else ("larger", "smaller")
-    yield f"  by our own accountant: {theirs.in_words}"
-    yield f"  the same at our own, {sizes[0]} delta (so epsilon is {sizes[1]}): {ours.in_words}"
+    first = ours if theirs is None or theirs.delta == ours.delta else theirs
+    yield f"  by our own accountant: {first.in_words}"
+    promised = totals.offer.announced
+    if promised.epsilon < first.epsilon < math.inf:
+        every = first.observer == "server" and not promised.one_release
+        yield (
+            "  it is above the promised epsilon because our accountant divides delta among several filters"
+            f"{', and counts every query that was voted on, answered or not' if every else ''}"
+        )
+    if first is not ours:
+        sizes = ("smaller", "larger") if ours.delta < first.delta else ("larger", "smaller")
+        yield f"  the same at our own, {sizes[0]} delta (so epsilon is {sizes[1]}): {ours.in_words}"
 
 
 def _who_votes(offer: Offer) -> str:
@@ -150,11 +156,11 @@ def in_words(ledger: PartyLedger, delta: Delta) -> Iterator[str]:
         yield ""
         yield from _series_in_words(several, delta)
     yield ""
-    what = f"all {len(campaigns)}"
+    what = f"all {len(campaigns)} together" if len(campaigns) > 1 else "in all"
     if rows:
         releases = number_of(len(rows), "release")
-        what = f"{number_of(len(campaigns), 'campaign')} and {releases} of synthetic rows"
-    yield f"{what} together, by our own accountant: {ledger.cumulative_epsilon(delta).in_words}"
+        what = f"{number_of(len(campaigns), 'campaign')} and {releases} of synthetic rows together"
+    yield f"{what}, by our own accountant: {ledger.cumulative_epsilon(delta).in_words}"
     if bounds := ledger.bounds():
         yield f"our own accountant keeps: {bounds[-1].in_words}"
     if len(bounds) > 1:

@@ -266,4 +266,7 @@ def require_answer(code: Code, answer: str, *, of_teachers: bool = False) -> Non
 def require_different(queries: Sequence[bytes]) -> None:
     """Check that no two queries are the same input to the records, by their hashes."""
     if len(set(queries)) != len(queries):
-        raise ProtocolError("two queries of neighbour votes are alike to our records")
+        raise SchemaError(
+            "two public inputs at which records vote are equal in the columns that our table has: add the "
+            "campaign's other columns"
+        )

@@ -228,7 +228,7 @@ def warnings(inputs: Inputs, schema: Schema | None, told: Collection[str] = ()) 
             "read as text, since the campaign's schema is not known yet" if known is None else has
         ): slips,
         f"of numbers here, {has}": numbers,
-        "of the campaign that we have not, so nothing is made of it": absent,
+        "of the campaign, absent from our table and so from our votes": absent,
     }
     agree = "correct the names or the cells, or agree with the coordinator"
     return [Problem(f"{listed(names)} ", why, agree) for why, names in found.items() if names]
@@ -245,7 +245,7 @@ def left_out(names: Sequence[str]) -> Problem:
     """Return the problem of columns that the campaign does not have."""
     return Problem(
         f"{listed(names)} ",
-        "that the campaign has not, left out",
+        "that the campaign does not have, left out",
         "nothing, if they are meant to be; else correct their names, or agree with the coordinator",
     )
 

@@ -158,10 +158,10 @@ class Voter:
                 self._campaigns.keep(offer)
         except PateError as error:
             self.error = error
-            # The other side learns only the kind: a message may contain our values.
-            self._say(f"refused the server's request: {error}")
             if isinstance(error, _FINAL) or error is self._site.refused:
                 self.refusal = error
+            # The other side learns only the kind: a message may contain our values.
+            self._say(f"refused the server's request: {error}")
             kinds = (kind.__name__ for kind in type(error).__mro__ if kind in _KINDS)
             kind = next(kinds, PateError.__name__)
             reply.refusal.kind = RefusedError.__name__ if before_terms else kind

@@ -20,7 +20,7 @@ from pate.campaign.terms import budget, composition_of, noise_of, resolve
 from pate.codes import AXES, DENSE, NEAREST, code_of
 from pate.errors import BudgetError, UsageError
 from pate.mechanisms import worst_cost
-from pate.printable import listed, printable
+from pate.printable import listed, number_of, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -287,7 +287,9 @@ class PaidLabels:
         few = f": few, for a student wants {ENOUGH} or more of each" if self.few else ""
         gate = "" if self.spec.gate is None else ", if its gate opens"
         of = " of the teachers" if self.spec.interactive else ""  # a student's own cost nothing
-        return f"the budget pays for {least}{_many(self.labels, 'label')}{of}, {shares}{gate}{few}"
+        return (
+            f"the budget pays for {least}{number_of(self.labels, 'label')}{of}, {shares}{gate}{few}"
+        )
 
     @property
     def likely(self) -> str:
@@ -311,7 +313,7 @@ class PaidLabels:
         right = "" if plan.accuracy is None else f", {100 * plan.accuracy:.0f} % of them right"
         return (
             f"; if each teacher is right on {100 * AGREEMENT:.0f} % of the inputs, expect "
-            f"{_many(round(plan.answered), 'label')}{right}"
+            f"{number_of(round(plan.answered), 'label')}{right}"
         )
 
     def advice(self) -> str:
@@ -424,7 +426,8 @@ def classes_in_words(
     if len(rare) == len(classes):
         parts.append(f"fewer than {ENOUGH} labels of every class")
     elif rare:
-        parts.append(f"fewer than {ENOUGH} labels of {_many(len(rare), 'class')} ({listed(rare)})")
+        some = number_of(len(rare), "class", "classes")
+        parts.append(f"fewer than {ENOUGH} labels of {some} ({listed(rare)})")
     if more:
         expect = "the next round may add some"
     elif noisy_counts:
@@ -434,12 +437,6 @@ def classes_in_words(
     else:
         expect = "expect a weak student of these classes"
     return f"{', '.join(parts)}; {expect}"
-
-
-def _many(number: int, one: str) -> str:
-    if number == 1:
-        return f"1 {one}"
-    return f"{number:,} {one}{'es' if one.endswith('s') else 's'}"
 
 
 def _two_digits(epsilon: float) -> str:

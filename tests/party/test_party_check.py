@@ -427,7 +427,7 @@ def test_the_schema_of_the_campaign(asked: CheckOptions, tmp_path: Path) -> None
         with pytest.raises(SchemaError, match=why):
             schema_of(replace(asked, schema=line))
     for line, why in (
-        ("table age:number", "column 'sex' that the campaign has not, left out"),
+        ("table age:number", "column 'sex' that the campaign does not have, left out"),
         ("table age:number, sex:category, year:number", "column 'year' of the campaign"),
         ("table age:category, sex:category", "column 'age' of numbers here, read as text"),
         ("table age:number, sex:number", "column 'sex' has cells that count as missing"),
@@ -447,8 +447,8 @@ def test_the_schema_of_the_campaign(asked: CheckOptions, tmp_path: Path) -> None
     assert schema_of(public).status is Status.OK
     other = replace(asked, public=table(tmp_path / "other.csv", name="year"))
     found = schema_of(other)
-    assert "column 'age' that the campaign has not" in found.text
-    assert "column 'year' of the campaign that we have not" in found.text
+    assert "column 'age' that the campaign does not have" in found.text
+    assert "column 'year' of the campaign, absent from our table" in found.text
 
 
 MESSY = """crp,note,visit,age,y
@@ -524,8 +524,8 @@ def test_what_differs_from_the_public_set_is_named(tmp_path: Path, site: str) ->
     asked = messy(tmp_path, site)
     asked = replace(asked, public=tmp_path / "public.csv", counts=True)
     found = data_of(asked)
-    assert "columns 'id', 'visit', 'note' that the campaign has not, left out" in found.text
-    assert "column 'age' of the campaign that we have not" in found.text
+    assert "columns 'id', 'visit', 'note' that the campaign does not have, left out" in found.text
+    assert "column 'age' of the campaign, absent from our table" in found.text
     assert "column 'area': 6 cells (line 2, line 7, line 12, …) count as missing" in found.text
     assert ("column 'scanner' with values that the public set" in found.text) == (site == "c")
     assert ("column 'radius': 30 cells" in found.text) == (site == "b")

@@ -358,7 +358,7 @@ def test_a_column_of_the_campaign_that_we_lack_is_told_though_the_guess_was_righ
     about = CampaignMessage(aggregator="neighbour", schema=line, classes=CLASSES, most_votes=9)
     party.own.read(about.announced)
     assert party.warned == [
-        "column 'age' of the campaign that we have not, so nothing is made of it"
+        "column 'age' of the campaign, absent from our table and so from our votes"
     ]
 
 
