@@ -139,9 +139,7 @@ class ServingOptions(CommandOptions):
     ] = 120.0
     linger: Annotated[
         float,
-        of_network(
-            min=-1, help="Serve labels after the end; -1: until fetched.", metavar="SECONDS"
-        ),
+        of_network(min=-1, help="Serve labels after the end; -1: until read.", metavar="SECONDS"),
     ] = -1.0
 
     @property

@@ -39,7 +39,7 @@ from pate.data.values import Inputs, content_hash
 from pate.errors import PateError, ProtocolError, SchemaError, StateError, UsageError
 from pate.noise.exact import SystemNoise
 from pate.planning.forecast import expected, teachers_wanted
-from pate.printable import listed
+from pate.printable import listed, number_of
 from pate.runtime.child import LOCAL_STUDENT_SERVICE
 from pate.runtime.failpoints import reach
 from pate.runtime.home import (
@@ -357,9 +357,8 @@ def _packed(folder: Path, spec: CampaignSpec) -> PackedEncoder | None:
 def _terms_in_words(spec: CampaignSpec) -> Iterator[str]:
     """Yield the effective terms, given or default: required parties, and the guarantee."""
     named = spec.parties if isinstance(spec.parties, tuple) else ()
-    size = len(named) or spec.parties
     yield (
-        f"{spec.aggregator} with {size} {'party' if size == 1 else 'parties'} (--parties): "
+        f"{spec.aggregator} with {number_of(spec.wanted_parties, 'party')} (--parties): "
         f"{listed(named) if named else 'the first that come'}"
     )
     yield f"privacy budget (--epsilon, --delta, --unit): at most {promised(spec, spec.epsilon)}"

@@ -115,7 +115,8 @@ class View:
         doing = _DOING[standing.state]
         record = None if offer is None else self._ledger.find(offer.campaign)
         if record is not None and record.queries:
-            doing += f" Votes on {record.queries:,} queries have left for this campaign."
+            asked_in_words = code_of(record.offer.announced.code).asked_in_words
+            doing += f" Votes on {asked_in_words(record.queries)} have left for this campaign."
         if refused:
             doing = "You refused this campaign: no vote leaves for it, and this party ends."
         elif self._over and standing.state != "ended":

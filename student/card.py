@@ -180,7 +180,9 @@ def _what(student: Student, provenance: Provenance, statement: Mapping[str, obje
         and student.kind != HEAD
         and "forest" not in student.models
     ):
-        kind = "boosted trees, fitted to noisy counts"
+        in_rounds = code_of(code_of_statement(statement["mechanism"])).answer.in_rounds
+        last = "the model of the last round" if in_rounds else "noisy counts"
+        kind = f"boosted trees, fitted to {last}"
         if "logistic" in student.models:
             kind = "boosted trees and a linear model, fitted to " + (
                 "the model of the last round" if records_vote else "the teachers' noisy sums"
@@ -323,7 +325,7 @@ def _training(student: Student, provenance: Provenance) -> str:
         for name, value in provenance.training.items()
     )
     said = "Labels of a noisy vote can be wrong; the training expects a few that are."
-    if not has_classes(student):
+    if not has_classes(student) or not provenance.labels:
         said = "The size of the noise is known, and the training allows for it."
     return f"""
 ## Training

@@ -249,16 +249,13 @@ class Campaign:
         if released:
             what = "sums of disagreement" if state.round > 1 else "class counts"
             follows = "the final model" if last else f"the model of round {state.round + 1}"
-            self._screen.say(f"{_which(state)}: noisy {what} released, {follows} is stored")
+            which = f"round {state.round} of {state.spec.rounds}"
+            self._screen.say(f"{which}: noisy {what} released, {follows} is stored")
         elif state.models:
             self._screen.say(
                 f"the campaign ends with the model of round {state.round}, which is published",
                 "warning",
             )
-
-
-def _which(state: CampaignState) -> str:
-    return f"round {state.round} of {state.spec.rounds}"
 
 
 def require_reachable(state: CampaignState) -> str | None:

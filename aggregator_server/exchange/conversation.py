@@ -202,8 +202,7 @@ class Conversation:
         if kind is RefusedError and request.about in ("describe", "encoder_piece"):
             self._say(f"{reply.party} refused to join: its own screen has the reason")
         else:
-            why = f"{kind.public}; its own screen has the reason"
-            self._say(f"{reply.party}: refused ({kind.__name__}): {why}")
+            self._say(f"{reply.party}: refused ({kind.__name__}): {kind.public} (see its screen)")
         if request.about == "describe":
             self._who.refuses(request.node, reply.party, identity)
         if not issubclass(kind, DiskError):

@@ -81,7 +81,7 @@ def check_public(inputs: Inputs, notes: Sequence[str]) -> Finding:
     if copies := len(inputs) - len(set(inputs.row_hashes())):
         return Finding.warning(
             f"{text}; {number_of(copies, 'input')} {'is' if copies == 1 else 'are'} there more than once",
-            "leave the copies out: each would cost an answer of its own, and with --noise "
+            "leave the copies out: to teachers each is a query with a cost of its own, and with --noise "
             "distributed a campaign in several batches refuses them",
         )
     if notes:

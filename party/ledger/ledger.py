@@ -48,10 +48,6 @@ MOST_AGAIN: Final = 1_024
 MOST_ASKED: Final = 64
 
 
-def _utc() -> datetime:
-    return datetime.now(UTC)
-
-
 class PartyLedger:
     """The ledger of one party's home; opening reads and verifies the whole chain.
 
@@ -67,7 +63,7 @@ class PartyLedger:
         self,
         path: Path,
         *,
-        now: Callable[[], datetime] = _utc,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
         read_only: bool = False,
     ) -> None:
         self._file = file = LedgerFile(path, read_only=read_only)

@@ -33,6 +33,7 @@ def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) ->
     """
     offer = record.offer
     announced = offer.announced
+    asked_in_words = code_of(announced.code).asked_in_words
     yield f"campaign {offer.campaign}, joined {record.joined_at}"
     yield f"  signed by the key {readable(offer.key)}"
     yield (
@@ -45,7 +46,7 @@ def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) ->
     yield f"  left: {_votes_in_words(record)}"
     for survivors, batches, queries in _openings(record):
         yield (
-            f"  opened: the sum over {number_of(queries, 'query')} in "
+            f"  opened: the sum over {asked_in_words(queries)} in "
             f"{number_of(batches, 'batch', 'batches')}, with the votes of {', '.join(survivors)}"
         )
     for file in record.files.values():
@@ -69,7 +70,7 @@ def campaign_in_words(record: Campaign, delta: Delta, *, counts: bool = True) ->
         if not answer.labelled:
             released = answer.release_in_words(end.labels_released, end.queries_asked)
         yield (
-            f"  ended {end.at}: {number_of(end.queries_asked, 'query')} asked, {released} released, "
+            f"  ended {end.at}: {asked_in_words(end.queries_asked)} asked, {released} released, "
             f"at most {guarantee(end.epsilon, end.delta, announced.unit, neighbours=among)}"
         )
     yield from _own_figures(record.totals, delta)
@@ -114,7 +115,7 @@ def _votes_in_words(record: Campaign) -> str:
     again = sum(len(each.answered_at) for each in batches) - len(batches)
     first, last = batches[0].answered_at[0], max(each.answered_at[-1] for each in batches)
     return (
-        f"votes on {number_of(record.queries, 'query')} in "
+        f"votes on {code_of(record.offer.announced.code).asked_in_words(record.queries)} in "
         f"{number_of(len(batches), 'batch', 'batches')}"
         + (f", {number_of(again, 'batch', 'batches')} again" if again else "")
         + f", from {first} to {last}; {how}"

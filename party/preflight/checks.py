@@ -10,7 +10,7 @@ from party.preflight import gpu, network, records, site
 from party.preflight.network import meet, server_of
 from pate.errors import DiskError, PateError, UnreachableError
 from pate.preflight import Check, Finding, begin, machine, needed
-from pate.runtime.child import require_free_port
+from pate.runtime.child import LOCAL_SERVER, require_free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +93,8 @@ def _network(options: CheckOptions) -> tuple[Check, ...]:
         broken = Finding.failed(type(error), str(error))
         return (Check("server", lambda: broken, short),)
     if server is None or options.offline:
-        why = "--offline" if options.offline else "none is known: --server, --bundle, or enrol"
+        why = f"--server names none, and no bundle; a start without them asks {LOCAL_SERVER}"
+        why = "--offline" if options.offline else why
         return (
             Check("server", lambda: Finding.skipped(why), short),
             Check("clock", lambda: network.check_clock(server, None, now()), short),

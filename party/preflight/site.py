@@ -23,6 +23,7 @@ from pate.formats.privacy_statement import rounded_up
 from pate.preflight import Finding
 from pate.preflight.checks import days_left
 from pate.preflight.machine import open_to_others
+from pate.printable import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -144,8 +145,8 @@ def check_ledger(options: CheckOptions) -> Finding:
     campaigns = ledger.campaigns()
     running = sum(each.ending is None for each in campaigns)
     return Finding.ok(
-        f"holds, up to entry {ledger.head.partition(':')[0]}; {len(campaigns)} campaigns, {running} "
-        "of them not ended"
+        f"verified, up to entry {ledger.head.partition(':')[0]}; "
+        f"{number_of(len(campaigns), 'campaign')}, {running} of them not ended"
     )
 
 
@@ -168,7 +169,18 @@ def check_policy(options: CheckOptions, server: Server | None) -> Finding:
             "`pate-party enroll` the coordinator's bundle",
         )
     if policy.hours is not None and options.clock().astimezone() not in policy.hours:
-        return Finding.ok(f"{text}; now is outside of these hours: requests wait")
+        text += "; now is outside of these hours: requests wait"
+    ledger, last = PartyLedger.newest(options.place / LEDGER_FILE), last_campaign(options)
+    if ledger is None or last is None:
+        return Finding.ok(f"{text}; the terms of a campaign are compared with it at a start")
+    try:
+        pinned = None if enrolment is None else enrolment.campaign_key
+        policy.admit(last.offer, ledger.view(last.offer, None, None), options.clock(), pinned)
+    except RefusedError as error:
+        return Finding.warning(
+            f"{text}; it refuses campaign {last.offer.campaign[:8]}, which we joined: {error}",
+            "change the policy if that campaign still runs",
+        )
     return Finding.ok(text)
 
 

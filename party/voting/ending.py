@@ -147,10 +147,10 @@ def ended_in_words(ending: Ending) -> str:
             f"the campaign has ended before it asked for votes: {EARLY_ENDS[ending.cause]}. No vote of "
             "ours has left for it; its coordinator may start another one"
         )
-    released = answer_of(ending.answer).release_in_words(
-        ending.labels_released, ending.queries_asked
-    )
+    answer, number = answer_of(ending.answer), ending.queries_asked
+    asked = "" if answer.in_rounds else f"{number} queries asked, "
+    released = answer.release_in_words(ending.labels_released, number)
     return (
-        f"the campaign has ended: {ending.queries_asked} queries asked, {released} released, at most "
+        f"the campaign has ended: {asked}{released} released, at most "
         f"{in_words(ending.epsilon, ending.delta, ending.unit, neighbours=ending.adjacency)}"
     )

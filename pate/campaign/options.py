@@ -179,8 +179,7 @@ class MechanismOptions(SumOptions, ParameterOptions):
     answer: AnswerOption = None
     range: RangeOption = None
     most_votes: Annotated[
-        int | None,
-        _neighbour(min=1, help="Most votes of a party on one count. Default: 4095; rounds: more"),
+        int | None, _neighbour(min=1, help="Most votes of a party on one count. Default: by code")
     ] = None
     votes_per_patient: Annotated[
         int | None, _neighbour(min=1, help="Most votes of one patient. Default: 1")

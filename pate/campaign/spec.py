@@ -130,7 +130,8 @@ class CampaignSpec(Announced):
     def require_same(self, other: CampaignSpec) -> None:
         """Check that a resume asks for the parameters of this campaign, its random id and its key aside."""
         mine, asked = ({"code": NEAREST, **each.to_dict()} for each in (self, other))
-        for name in mine | asked:
+        follow = ("code", "representatives")  # mostly from other parameters, which are named first
+        for name in sorted(mine | asked, key=follow.__contains__):
             if name not in ("id", "series_key") and mine.get(name) != asked.get(name):
                 raise StateError(
                     f"this campaign has {name} = {mine.get(name)}, but {asked.get(name)} was given: "

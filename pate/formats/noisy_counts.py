@@ -17,6 +17,7 @@ import numpy as np
 from pate.codes import AXES, DENSE, GRID, NEAREST, code_of, require_places
 from pate.errors import DataError, ProtocolError, UsageError
 from pate.exact import in_text
+from pate.printable import number_of
 from pate.rounds.model import RoundModel  # noqa: TC001 - its reader looks it up
 
 if TYPE_CHECKING:
@@ -105,15 +106,14 @@ class NoisyVotes:
         """What a student learns from, if there is no label."""
         number, code = len(self.queries), code_of(self.code)
         if self.model is not None:
-            return f"a model in {number} directions, after {len(self.earlier)} rounds"
+            rounds = code.rounds_in_words(1 + len(self.earlier))
+            return f"a model in {number} directions, after {rounds}"
         if self.of_arrays:
             return f"the noisy sum of teachers' answers in {number} directions"
         if self.dense:
             return f"noisy sums in {number} directions"
-        one, more = (
-            ("query", "queries") if code.of_teachers else ("representative", "representatives")
-        )
-        return f"noisy counts of {number} {one if number == 1 else more}"
+        one = "query" if code.of_teachers else "representative"
+        return f"noisy counts of {number_of(number, one)}"
 
     @property
     def of_teachers(self) -> bool:

@@ -110,7 +110,7 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 
 def labels_by_class(covered: Coverage | None, statement: Mapping[str, object]) -> str:
     """Return the section on labels per class; ``statement`` has the fields of ``privacy.json``."""
-    if covered is None:
+    if covered is None or not any(covered.released):
         return ""
     asked, given = statement.get("queries_asked"), statement.get("labels_released")
     total = ""

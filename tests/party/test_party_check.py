@@ -339,12 +339,25 @@ def test_a_policy_that_is_used_up(asked: CheckOptions) -> None:
     )
 
 
+def test_a_policy_is_compared_with_a_campaign_that_was_joined(asked: CheckOptions) -> None:
+    assert "the terms of a campaign are compared with it at a start" in policy(asked, "").text
+    PartyLedger(asked.place / LEDGER_FILE).join(joining())
+    found = policy(asked, "largest_epsilon = 0.01\n")
+    assert (found.status, "campaign c1c1c1c1, which we joined" in found.text) == (
+        Status.WARNING,
+        True,
+    )
+    assert "largest_epsilon is 0.01, and the campaign announces" in found.text
+    found = policy(asked, "largest_epsilon = 9.0\n")
+    assert (found.status, "campaign c1c1c1c1" in found.text) == (Status.OK, False)
+
+
 def test_the_partys_own_ledger_is_read_to_its_end(asked: CheckOptions) -> None:
     assert "nothing has left" in check_ledger(asked).text
     path = asked.place / LEDGER_FILE
     answer(PartyLedger(path), settled(), queries(0, 4))
     found = check_ledger(asked)
-    assert (found.status, "1 campaigns, 1 of them" in found.text) == (Status.OK, True)
+    assert (found.status, "1 campaign, 1 of them" in found.text) == (Status.OK, True)
     older = path.read_bytes()
     answer(PartyLedger(path), settled(), queries(4, 4))
     newest = path.read_bytes()

@@ -98,7 +98,9 @@ def test_records_of_a_table_vote_in_rounds_if_delta_allows_it(
     points, names = blobs(400, 9)
     assert np.mean(done.student.predict(points) == names) > 0.9
     assert not done.labels
-    assert re.match(r"a model in \d+ directions, after 2 rounds; epsilon ", repr(done))
+    assert re.match(
+        r"a model in \d+ directions, after class counts and 2 rounds; epsilon ", repr(done)
+    )
     assert "in each round it casts one array" in done.statement.adjacency
     assert done.picture.startswith(b"\x89PNG")
 

@@ -168,7 +168,10 @@ def test_a_student_gets_all_rounds_and_the_file_has_them() -> None:
     stored = LabelSet.from_json(made.to_json())
     assert stored.to_json() == made.to_json()
     assert made.content_in_words == "1 labels"
-    assert replace(made, rows=()).content_in_words == "a model in 3 directions, after 2 rounds"
+    assert (
+        replace(made, rows=()).content_in_words
+        == "a model in 3 directions, after class counts and 2 rounds"
+    )
     for noisy in (first, stored.noisy):
         assert noisy is not None
         assert (noisy.shown, noisy.model) == (MODEL, RoundModel(2 * COUNTS, 11))

@@ -174,11 +174,13 @@ function parties(o) {
   put("parties-caption", over ? `${many(roster(o), "party", "parties")} in the roster; the campaign needs none of them any more${more}.`
     : `${many(o.connected, "party", "parties")} ${o.by_envelope ? "joined" : "connected"} of ${count(o.wanted)}${o.by_envelope ? `, ${count(o.by_envelope)} by envelope` : ""}${more}.`);
   $("parties").tHead.hidden = o.parties.length === 0;
-  fill(body("parties"), [o.parties, over], ([rows]) => rows.map((row) => make("tr", null, { role: "row" },
+  const d = o.queries.directions, each = d && inRounds(o) ? d : 1;
+  put("counted", `${d ? each > 1 ? "Rounds" : "Directions" : "Queries"} with its votes`);
+  fill(body("parties"), [o.parties, over, each], ([rows]) => rows.map((row) => make("tr", null, { role: "row" },
     make("th", row.name, { scope: "row", role: "rowheader" }),
     make("td", null, { role: "cell" }, over ? "ended" : row.by_envelope ? make("span", "by envelope", { class: "carried" }) : make("span", row.connected ? "connected" : "away", { class: row.connected ? "on" : row.trouble ? "trouble away" : "off" })),
     make("td", row.doing, row.trouble ? { role: "cell", class: "trouble" } : { role: "cell" }),
-    make("td", row.total ? `${count(row.done)} of ${count(row.total)}` : "–", { role: "cell" }))));
+    make("td", row.total ? `${count(row.done / each)} of ${count(row.total / each)}` : "–", { role: "cell" }))));
 }
 
 // What became of an envelope: whether it needs a look, and how to say it.

@@ -232,7 +232,9 @@ class PartyAhead:
         self.store.change(
             {
                 (Kind.ROSTER, roster.digest): roster.to_bytes(),
-                (Kind.MADE, place): _made_to_bytes(bundle, boxes),
+                (Kind.MADE, place): encode(
+                    "made bundle", *bundle.keys.parts, pairs_to_bytes(boxes)
+                ),
                 (Kind.UNUSED, bundle.digest): secrets.to_bytes(),
                 **waits(bundle, self.pair.public, asker),
             }
@@ -287,10 +289,6 @@ def _shares_from_bytes(raw: bytes) -> dict[str, tuple[int, int]]:
         parts[at].decode(): pair_of(parts[at + 1 : at + 3], "a stored share")
         for at in range(0, len(parts), 3)
     }
-
-
-def _made_to_bytes(bundle: Bundle, boxes: Mapping[str, bytes]) -> bytes:
-    return encode("made bundle", *bundle.keys.parts, pairs_to_bytes(boxes))
 
 
 def _made_from_bytes(
