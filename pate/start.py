@@ -60,6 +60,9 @@ class Stops:
         signal.signal(signal.SIGTERM, self._stop)
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, self._stop)
+        # An interrupt cannot leave a finalizer: it is raised again, and Python's own report is no news.
+        hook = sys.unraisablehook
+        sys.unraisablehook = lambda told: None if told.exc_type is KeyboardInterrupt else hook(told)
 
     @property
     def begun(self) -> bool:

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from protos.pate.v1 import vote_pb2
 
 
-def _now() -> datetime:
-    return datetime.now().astimezone()
-
-
 class Site:
     """A party's control over its own votes; ``pinned`` is the campaign key of its enrolment."""
 
@@ -39,7 +35,7 @@ class Site:
         *,
         pinned: bytes | None = None,
         ask: Callable[[Offer], bool] | None = None,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = lambda: datetime.now().astimezone(),
     ) -> None:
         self.ledger = ledger
         self._policy = policy

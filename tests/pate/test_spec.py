@@ -14,7 +14,7 @@ from pate.campaign.terms import budget, composition_of, resolve
 from pate.errors import BudgetError, ProtocolError, StateError, UsageError
 from pate.exact import read
 from pate.storage.hash_chain import canonical
-from tests.support.server.campaigns import make_spec
+from tests.support.server.campaigns import CLASSES, make_spec
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,15 @@ def test_a_resume_with_other_parameters_names_the_field() -> None:
     spec.require_same(make_spec(sigma2=Fraction(40), id=new_campaign_id()))
     with pytest.raises(StateError, match=r"sigma2 = 40, but 1/3 was given"):
         spec.require_same(make_spec(sigma2=Fraction(1, 3)))
+    eight, nine = (
+        make_spec(
+            aggregator="neighbour", code=f"dense-{number}", representatives=tuple(range(number)),
+            most_votes=9, votes_per_patient=1, classes=CLASSES, epsilon=float(number),
+        )
+        for number in (8, 9)
+    )  # fmt: skip
+    with pytest.raises(StateError, match=r"has epsilon = 8.0, but 9.0 was given"):
+        eight.require_same(nine)  # the code follows from epsilon
 
 
 def test_defaults_follow_the_number_of_teachers() -> None:

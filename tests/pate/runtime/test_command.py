@@ -297,3 +297,29 @@ def test_what_was_imported_is_kept() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+#: The interrupt arrives in a finalizer, which no exception can leave.
+_IN_A_FINALIZER = """
+import os, signal, time, typer
+from pate.runtime.command import run
+app = typer.Typer()
+class Held:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)
+@app.command()
+def command():
+    Held()
+    time.sleep(60)
+run(app, "pate-test")
+"""
+
+
+def test_an_interrupt_within_a_finalizer_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(_IN_A_FINALIZER)
+    done = subprocess.run(
+        ["env", "--default-signal=INT", sys.executable, "-m", "program"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (INTERRUPTED, "pate-test: stopped\n")
