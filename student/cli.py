@@ -39,6 +39,7 @@ from student.output import (
     decision_grid,
     group_grid,
     measures_grid,
+    never_silent,
     predictions_csv,
     tell_few_labels,
     tell_published,
@@ -132,18 +133,19 @@ def train(options: TrainOptions) -> None:
             "half-life, campaigns": options.half_life or "none",
         }
     tell_few_labels(released, screen)
-    published = graduate(
-        released,
-        inputs,
-        trainer,
-        options.out,
-        facts=facts,
-        name=name,
-        test=measured,
-        encoder=options.encoder,
-        say=screen.say,
-        seen=pixels,
-    )
+    with never_silent(screen, "final student"):
+        published = graduate(
+            released,
+            inputs,
+            trainer,
+            options.out,
+            facts=facts,
+            name=name,
+            test=measured,
+            encoder=options.encoder,
+            say=screen.say,
+            seen=pixels,
+        )
     tell_published(
         published,
         released,
@@ -373,7 +375,12 @@ def _trainer(kind: str, options: TrainOptions, screen: Screen, pixels: Images | 
             given = lesson.noisy.in_words
         screen.say(f"training the {title} on {given}")
         describing = screen.bar("describing the public inputs", percent=True, late=True)
-        with screen.bar(title) as move, describing as described, telling(described):
+        with (
+            never_silent(screen, title),
+            screen.bar(title) as move,
+            describing as described,
+            telling(described),
+        ):
             return teach(
                 replace(lesson, pixels=pixels),
                 model=kind,

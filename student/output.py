@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
+import time
 from collections import Counter
+from contextlib import contextmanager
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pate.runtime.command import print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -29,6 +32,35 @@ if TYPE_CHECKING:
 
 #: Most columns of a confusion matrix on the screen; the files have all.
 _SHOWN_CLASSES = 20
+#: Seconds without a line after which work says that it continues; then this share of the time so far.
+_SILENT_S: Final = 10.0
+_SILENT_SHARE: Final = 0.1
+
+
+@contextmanager
+def never_silent(screen: Screen, title: str) -> Iterator[None]:
+    """Print a line wherever none was printed for long, until the work is done; a terminal's bar moves."""
+    began = heard = time.monotonic()
+    over = threading.Event()
+
+    def hear(_: object) -> None:
+        nonlocal heard
+        heard = time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(0.5):
+            now = time.monotonic()
+            if now - heard >= max(_SILENT_S, _SILENT_SHARE * (now - began)):
+                screen.say(f"{title}: still at work, {now - began:.0f} s so far")
+
+    deaf = screen.listen(hear)
+    if not screen.live:
+        threading.Thread(target=watch, name="never silent", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+        deaf()
 
 
 def _grid(

@@ -14,6 +14,9 @@ import pytest
 from pate.data.read import read_inputs
 from pate.data.values import Dataset, Table, content_hash, is_numeric
 from pate.formats.labels import LabelRow, LabelSet
+from pate.runtime.screen import Screen
+from simulation.programs import until
+from student import output
 from student.session import identify
 from tests.student.conftest import Here
 from tests.student.fit.test_several import LABELS, days, records, released
@@ -316,3 +319,12 @@ def test_a_number_is_trained_measured_and_predicted(tmp_path: Path, here: Here) 
         rows = list(csv.DictReader(file))
     assert len(rows) == 600
     assert all(0 <= float(row["predicted"]) <= 14 for row in rows)
+
+
+def test_long_work_says_that_it_continues(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(output, "_SILENT_S", 0.1)
+    screen = Screen("pate-student")
+    with output.never_silent(screen, "final student"):
+        until(lambda: "final student: still at work, " in capsys.readouterr().err, "it says so")
