@@ -55,7 +55,7 @@ class SumTerms:
         choices.check_count("colluders", self.colluders, 0, _MOST)
         if self.distributed and not self.masked:
             raise UsageError(
-                "noise shares are for masked sums: with plain votes the server learns as much as without them"
+                "noise shares are for masked sums, of three parties or more: in plain votes they hide nothing"
             )
 
     @property

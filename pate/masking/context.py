@@ -265,7 +265,8 @@ def check_threshold(parties: int, threshold: int, colluders: int) -> None:
     for value, what in ((parties, "parties"), (threshold, "threshold"), (colluders, "colluders")):
         if type(value) is not int:
             raise UsageError(f"{what} must be a whole number, got {value!r}")
-    said = f"n = {parties} parties, at least t = {threshold} in a sum, c = {colluders} colluding"
+    n, t, c = parties, threshold, colluders
+    said = f"n = {n} parties, at least t = {t} in a sum (--min-parties), c = {c} colluding (--colluders)"
     if colluders < 0:
         raise UsageError(f"{said}: c cannot be negative")
     if threshold > parties:

@@ -151,7 +151,7 @@ def sync(path: Path) -> None:
 @contextlib.contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
     """Lock a home by the file ``path`` for the program ``what``, and remove drafts of killed writes."""
-    with exclusive(path, f"{path.parent} is in use: {what} runs on it already"):
+    with exclusive(path, f"{path.parent} is in use: {what} runs on it already; stop it first"):
         sweep_drafts(path.parent)
         yield
 

@@ -108,7 +108,7 @@ class DurableFile:
         self._id = application_id
         if read_only:
             if not path.is_file():
-                raise StateError(f"there is no file {path}")
+                raise StateError(f"there is no file {path}: check --home")
             with self.reading():
                 return
         private_directory(path.parent)

@@ -79,7 +79,7 @@ class Database(DurableFile):
             if fill is not None:
                 require_closed_folder(private_directory(path.parent))
             elif not path.is_file():
-                raise StateError(f"there is no ledger at {path}")
+                raise StateError(f"there is no ledger at {path}: check --home and --campaign")
             if not read_only:
                 self._opened.enter_context(locked(path))
             if fill is not None:
