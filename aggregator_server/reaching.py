@@ -93,7 +93,8 @@ def reaching(
     ) as deployment:
         is_usual = identities or deployment.address == LOCAL_SERVER
         server = "" if is_usual else f" --server {deployment.address}"
-        command = f"pate-party start --data PATH{server}"
+        group = " --group COLUMN" if spec.unit == "patient" else ""
+        command = f"pate-party start --data PATH{group}{server}"
         yield Reached(
             deployment.carrier if files is None else Both(files, deployment.carrier),
             deployment.address if identities is None else identities.address,

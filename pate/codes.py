@@ -97,12 +97,7 @@ class Code:
     @property
     def grid(self) -> int:
         """Units of the array that are one vote."""
-        return GRID if self.name in (DENSE, AXES) else self.answer.grid
-
-    @property
-    def signed(self) -> bool:
-        """Whether counts may be below 0."""
-        return self.name in (DENSE, AXES)
+        return GRID if self.in_directions else self.answer.grid
 
     @property
     def in_words(self) -> str:
@@ -142,7 +137,7 @@ class Code:
 
     @property
     def in_directions(self) -> bool:
-        """Whether the rows of the counts are directions, and no queries."""
+        """Whether the rows of the counts are directions, and no queries: counts may be below 0."""
         return self.name in (DENSE, AXES)
 
     @property
@@ -153,7 +148,7 @@ class Code:
     def bounds(self, votes: int) -> tuple[int, int]:
         """Return the least and the largest count if no more than ``votes`` votes may be on one."""
         most = votes * self.grid
-        return (-most if self.signed else 0), most
+        return (-most if self.in_directions else 0), most
 
     def change(self, votes: int, adjacency: Adjacency = "change") -> Change:
         """Return what a unit with at most ``votes`` votes, or teachers, can change.

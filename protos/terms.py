@@ -117,7 +117,7 @@ def bits_of(offer: Offer, rows: int, round_: int = 0) -> int:
     shares, most = settled.shares(round_), code.bounds(settled.teachers)[1]
     try:
         if shares is None:
-            return ring_bits(most) if code.signed else exact_bits(most)
+            return ring_bits(most) if code.in_directions else exact_bits(most)
         cells = rows * len(offer.announced.classes or ())
         return ring_bits(most + shares.reach(len(settled.roster), cells))
     except UsageError as error:

@@ -236,14 +236,14 @@ def read_votes(
 
 def _width(teachers: int, code: Code | None) -> int:
     """Return the least number of bytes for every possible count."""
-    if code is not None and code.signed:
+    if code is not None and code.in_directions:
         return 4
     most = teachers if code is None else code.bounds(teachers)[1]
     return 1 if most < 2**8 else 2 if most < 2**16 else 4
 
 
 def _kind(width: int, code: Code | None) -> str:
-    return f"<{'i' if code is not None and code.signed else 'u'}{width}"
+    return f"<{'i' if code is not None and code.in_directions else 'u'}{width}"
 
 
 def _verify(key: bytes, signature: bytes, signed: bytes, what: str) -> None:

@@ -389,7 +389,7 @@ def checked_sum(
         if shares is None and not loose:
             return Sum(Histogram(residues, most), responders)
         counts: Counts = residues
-        if shares is not None or code.signed:
+        if shares is not None or code.in_directions:
             counts = np.asarray(centred(residues, bits), dtype=np.int64)
         if shares is None:
             return Sum(LooseSum(counts, most, code), responders)

@@ -136,7 +136,7 @@ class MatrixMechanism(MechanismText):
 
         Rows that have their noise in them stay as they are.
         """
-        rows = check_rows(rows, noisy=self.noise_inside or code_of(self.code).signed)
+        rows = check_rows(rows, noisy=self.noise_inside or code_of(self.code).in_directions)
         if self.noise_inside:
             return rows
         if self.scale is not None:

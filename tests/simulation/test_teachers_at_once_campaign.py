@@ -205,7 +205,7 @@ def test_one_record_changes_one_array(tmp_path: Path) -> None:
         before = Averaged(own.take(range(59)), 10, key).vote(PUBLIC, asked, CLASSES, code)
         after = Averaged(own, 10, key).vote(PUBLIC, asked, CLASSES, code)
         moved = int(np.square(after - before).sum())
-        assert (moved > 0) >= code.signed  # a vote for a class may stay
+        assert (moved > 0) >= code.in_directions  # a vote for a class may stay
         assert moved <= code.change(1).squared
         # In another order nothing moves.
         other = Averaged(own.take(range(59, -1, -1)), 10, key)

@@ -216,7 +216,7 @@ def test_a_code_has_one_text() -> None:
         with pytest.raises(UsageError):
             code_of(text)
     code = code_of("each-5 labels-2-of-3")
-    assert (code.bounds(7), code.grid, code.signed) == ((0, 7), 1, False)
+    assert (code.bounds(7), code.grid, code.in_directions) == ((0, 7), 1, False)
     assert code.in_words == "5 queries in one release, for up to 2 of 3 labels"
     require_places(code, 5)
     for number in (4, 6):

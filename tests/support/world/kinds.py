@@ -296,7 +296,7 @@ class Teachers:
             votes[row, most] = self.teachers - (0 if code.answer.of else second)
             votes[row, (most + 1) % 3] = second
         votes *= code.grid
-        return votes // (2 * code.places) if code.signed else votes
+        return votes // (2 * code.places) if code.in_directions else votes
 
 
 def records_of(kind: Kind, party: int, salt: int = 0) -> Dataset:
