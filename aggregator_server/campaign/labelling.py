@@ -223,7 +223,7 @@ LOOK: Final = 2**17
 class CappedRelease:
     """Labels are released as they are answered, under a data-independent cap; ``bar`` shows the progress."""
 
-    def __init__(self, bar: Bar = lambda _: nullcontext(_show_nothing)) -> None:
+    def __init__(self, bar: Bar = lambda _: nullcontext(lambda _done, _total: None)) -> None:
         self._bar = bar
 
     def label(self, ledger: Ledger, noise: Noise) -> RoundSummary:
@@ -242,10 +242,6 @@ class CappedRelease:
             summary = summary_of(ledger.state(), state.round, exhausted=left > 0)
             progress(summary.asked, summary.asked)  # the budget may have ended it early
         return summary
-
-
-def _show_nothing(_done: int, _total: int) -> None:
-    pass
 
 
 def _ask(

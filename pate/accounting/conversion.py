@@ -90,7 +90,8 @@ def epsilon_from_rho(rho: Fraction, delta: float, formula: Formula = "improved")
     rate = float_up(rho)
     if formula == "classical":
         return (rate + 2.0 * math.sqrt(rate * log_inverse_delta)) * (1.0 + _ROUNDING)
-    return _improved(rate, _best_excess(rate, log_inverse_delta), log_inverse_delta)
+    excess = _best_excess(rate, log_inverse_delta)
+    return _improved_at(rate * (1.0 + excess), excess, log_inverse_delta)
 
 
 def rho_from_epsilon(epsilon: float, delta: float) -> Fraction:
@@ -206,10 +207,6 @@ def _at_best_order(
 def _check_formula(formula: Formula) -> None:
     if formula not in ("improved", "classical"):
         raise AccountingError(f"formula must be improved or classical, got {formula!r}")
-
-
-def _improved(rate: float, excess: float, log_inverse_delta: float) -> float:
-    return _improved_at(rate * (1.0 + excess), excess, log_inverse_delta)
 
 
 def _improved_at(divergence: float, excess: float, log_inverse_delta: float) -> float:

@@ -120,7 +120,7 @@ def mechanism_in_words(mechanism: object) -> str:
         _IN_ROUNDS + name if code is not None and code.answer.in_rounds else name, ()
     )
     for words in (known,) if isinstance(known, str) else known:
-        if set(parameters) != _parameters(words):
+        if set(parameters) != {field for _, field, _, _ in Formatter().parse(words) if field}:
             continue
         figures = {key: _figure(value) for key, value in parameters.items()}
         if "confidence" in figures:
@@ -137,10 +137,6 @@ def _code(code: object) -> Code | None:
     except UsageError:
         return None
     return known if known.in_words else None
-
-
-def _parameters(words: str) -> set[str]:
-    return {field for _, field, _, _ in Formatter().parse(words) if field}
 
 
 def _exact(value: object) -> Fraction | None:
