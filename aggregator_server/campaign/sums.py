@@ -17,7 +17,7 @@ from pate.campaign.order import query_of_round
 from pate.codes import code_of
 from pate.data.values import batch_hash
 from pate.errors import ProtocolError, QuorumError, UsageError
-from pate.printable import listed
+from pate.printable import listed, number_of
 from pate.runtime.failpoints import reach
 
 if TYPE_CHECKING:
@@ -134,8 +134,7 @@ class Sums:
                 done = len(state.models)
                 raise QuorumError(
                     f"{error}; `pate-server resume --close` ends the campaign with the model of the "
-                    + ("1 round that was" if done == 1 else f"{done} rounds that were")
-                    + " released"
+                    f"{number_of(done, 'round that was', 'rounds that were')} released"
                 ) from error
             reach("votes-arrived")
             state = self._ledger.record_votes(places.start, found.total, found.responders)

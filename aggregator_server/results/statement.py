@@ -16,6 +16,7 @@ from pate.formats.privacy_statement import (
 )
 from pate.mechanisms import rounds_cost, worst_cost
 from pate.planning.forecast import Forecast, expected
+from pate.printable import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,7 +125,7 @@ def _noise(state: CampaignState) -> str:
 
 def _public(state: CampaignState, epsilon: float) -> ObserverStatement:
     provided = (
-        f"if at most {_parties(state.spec.sums.colluders)} tell others of their noise"
+        f"if at most {number_of(state.spec.sums.colluders, 'party')} tell others of their noise"
         if state.spec.sums.distributed
         else "if the server is honest and keeps the votes and its noise to itself"
     )
@@ -173,8 +174,9 @@ def _server(state: CampaignState) -> ObserverStatement:
             "are",
         )
     masks = (
-        f"of the votes it sees sums over {_parties(spec.sums.min_parties)} or more alone, if at most "
-        f"{_parties(spec.sums.colluders)} collude with it, in this and all campaigns over the same queries"
+        f"of the votes it sees sums over {number_of(spec.sums.min_parties, 'party')} or more alone, if at "
+        f"most {number_of(spec.sums.colluders, 'party')} collude with it, in this and all campaigns over the "
+        "same queries"
     )
     if not spec.sums.distributed:
         return ObserverStatement(
@@ -185,11 +187,7 @@ def _server(state: CampaignState) -> ObserverStatement:
         server_epsilon(state),
         spec.delta,
         "the noisy histograms of all queries that were voted on: (epsilon, delta)-differential "
-        f"privacy by the noise of {_parties(spec.sums.honest)} that nobody else knows; {masks}, and the "
-        "others add the noise that they should"
+        f"privacy by the noise of {number_of(spec.sums.honest, 'party')} that nobody else knows; {masks}, "
+        "and the others add the noise that they should"
         + ("" if spec.series is None else f"; {_covers(spec)}"),
     )
-
-
-def _parties(number: int) -> str:
-    return "1 party" if number == 1 else f"{number} parties"

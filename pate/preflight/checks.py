@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pate.errors import PateError, UndecidedError
-from pate.printable import printable
+from pate.printable import number_of, printable
 from pate.runtime.command import print_json
 from pate.runtime.screen import Display
 
@@ -108,7 +108,7 @@ def one_line(text: str) -> str:
 def days_left(when: dt.datetime, now: dt.datetime) -> str:
     """Return the time until then, in words."""
     days = (when - now).days
-    return "1 day left" if days == 1 else f"{days} days left"
+    return f"{number_of(days, 'day')} left"
 
 
 class Check(NamedTuple):
@@ -343,7 +343,7 @@ def _verdict(report: Report) -> tuple[str, str]:
     """Return the closing line, and its style."""
     warnings, code = report.number(Status.WARNING), report.exit_code
     counts = (
-        f"{report.number(Status.OK)} ok, {warnings} warning{'' if warnings == 1 else 's'}, "
+        f"{report.number(Status.OK)} ok, {number_of(warnings, 'warning')}, "
         f"{report.number(Status.FAILED)} failed"
     )
     for status in (Status.SKIPPED, Status.UNKNOWN):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from pate.errors import DataError
+from pate.printable import number_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -202,7 +203,7 @@ def _draw_calibration(axes: Axes, evaluation: Evaluation, scores: Scores) -> Non
         transform=axes.transAxes, fontsize=9, color=_INK,
     )  # fmt: skip
     counts = [each.observed.count for each in scores.bins]
-    what = "1 bin" if len(counts) == 1 else f"{len(counts)} bins"
+    what = number_of(len(counts), "bin")
     of = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
     judged = "probability of the predicted class" if name is None else f"probability of {name}"
     axes.set_xlabel(f"{judged}\n({what} of {of} inputs)")

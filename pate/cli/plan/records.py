@@ -20,6 +20,7 @@ from pate.errors import UsageError
 from pate.formats.privacy_statement import in_words, neighbours_of
 from pate.noise.share_laws import GeometricShares
 from pate.planning.records import PURITY, RecordsPlan, plan_records
+from pate.printable import number_of
 from pate.runtime.screen import Display
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class RecordsReport:
         console, code = Display(), code_of(self.spec.code)
         kind = DENSE if code.name == DENSE else CLASS if code.answer.one_hot else code.answer.name
         console.print(f"{self.in_words}, whatever the number of representatives")
-        counted = "1 share is" if self._counted == 1 else f"{self._counted} shares are"
+        counted = number_of(self._counted, "share is", "shares are")
         least = "no query gets a label"
         if self.mechanism.threshold:
             least = f"a label leads by {self.mechanism.threshold / code.grid:.4g} noisy votes"
