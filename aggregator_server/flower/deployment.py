@@ -24,6 +24,7 @@ from aggregator_server.flower.carrier import DEFAULT_TTL_S, GridCarrier, Switcha
 from aggregator_server.flower.gateway import Gateway
 from aggregator_server.flower.grid import Session
 from aggregator_server.flower.internals import LINK_ERRORS
+from aggregator_server.flower.node_sessions import Sessions
 from aggregator_server.flower.superlink import (
     MOST_MEMORY,
     SuperLink,
@@ -104,9 +105,9 @@ class Deployment:
             certificate=certificate,
             trust=trust,
             enrolment=enrolment,
-            on_asking=self._asks,
-            on_arrived=self._carrier.renew,
-            on_news=self._news.set,
+            sessions=Sessions(
+                on_asking=self._asks, on_arrived=self._carrier.renew, on_news=self._news.set
+            ),
         )
         self.address = joined(host, self._gateway.port)  # for parties to connect to
         self._superlink: SuperLink | None = None

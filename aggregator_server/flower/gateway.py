@@ -14,14 +14,14 @@ import ssl
 from typing import TYPE_CHECKING, Final
 
 from aggregator_server.flower.fleet.filter import EnrolmentService, Filter
-from aggregator_server.flower.node_sessions import HeldPulls, Sessions
+from aggregator_server.flower.node_sessions import Sessions
 from pate.errors import UsageError
 from pate.listening.bounded_listener import room_for_connections
 from pate.listening.http_server import HttpServer
 from pate.runtime.child import LOOPBACK, listen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
 
     from pate.listening.bounded_listener import BoundedListener
@@ -43,13 +43,8 @@ class Gateway(Filter):
         trust: ssl.SSLContext | None = None,  # TLS context for the SuperLink; None: clear text
         # accepts answers of invited parties; None: no enrolment
         enrolment: EnrolmentService | None = None,
-        # called with the node key (PEM) of a party that asks for admission; like the next two, from
-        # the gateway's thread
-        on_asking: Callable[[bytes], None] = lambda _: None,
-        # called with a node whose process is new
-        on_arrived: Callable[[int], None] = lambda _: None,
-        # called when a party may have sent something new
-        on_news: Callable[[], None] = lambda: None,
+        sessions: Sessions
+        | None = None,  # used in the gateway's thread; None: nobody is told of them
     ) -> None:
         """Bind the port. Nothing is served before :meth:`start`."""
         if certificate is None and host not in LOOPBACK:
@@ -60,14 +55,9 @@ class Gateway(Filter):
             )
         if certificate is not None:
             _check_certificate(*certificate)
-        self.pulls = HeldPulls()
-        sessions = Sessions(
-            self.pulls,
-            on_asking=on_asking,
-            on_arrived=on_arrived,
-            on_news=on_news,
-        )
-        super().__init__(trust=trust, enrolment=enrolment, sessions=sessions, on_whole=on_news)
+        sessions = sessions or Sessions()
+        self.pulls = sessions.pulls
+        super().__init__(sessions, trust=trust, enrolment=enrolment)
         self._http = HttpServer(
             listen(host, port), name="gateway", max_head=MAX_HEAD, certificate=certificate
         )

@@ -45,8 +45,6 @@ DEACTIVATE: Final = "/v1/fleet/deactivate-node"
 PULL: Final = "/v1/fleet/pull-messages"
 #: Only in a trial, where each process has its own key.
 _UNREGISTER: Final = "/v1/fleet/unregister-node"
-#: Calls that may bring something that the campaign waits for.
-_STIRS: Final = frozenset({DEACTIVATE})
 #: Seconds of silence after which another process may replace a process.
 SILENCE_S: Final = 6.0
 _NUMBER: Final = SESSION_HEADER.encode()
@@ -74,8 +72,8 @@ class Sessions:
 
     def __init__(
         self,
-        pulls: HeldPulls,
         *,
+        pulls: HeldPulls | None = None,
         # seconds without activity after which a process may be replaced
         silence: float = SILENCE_S,
         # called with a node key (PEM) whose holder asks for admission
@@ -87,11 +85,11 @@ class Sessions:
         clock: Callable[[], float] = time.monotonic,  # seconds, monotonic
     ) -> None:
         """Start without sessions."""
-        self._pulls = pulls
+        self.pulls = pulls or HeldPulls()
         self._silence = silence
         self._on_asking = on_asking
         self._on_arrived = on_arrived
-        self._on_news = on_news
+        self.on_news = on_news
         self._clock = clock
         self._of: dict[bytes, _Session] = {}
         self._asking: set[bytes] = set()
@@ -120,12 +118,12 @@ class Sessions:
 
         node = pulling_node(body) if path == PULL else None
         if node is not None:
-            return await self._pulls.pull(node, passed, receive)
+            return await self.pulls.pull(node, passed, receive)
         answer = await passed()
-        if answer[0] == _OK and path in _STIRS:
-            self._on_news()
-        if answer[0] == _OK and path == DEACTIVATE and session is not None:
-            session.has_left = True
+        if answer[0] == _OK and path == DEACTIVATE:
+            self.on_news()
+            if session is not None:
+                session.has_left = True
         if answer[0] == _OK and path == _UNREGISTER:
             self._of.pop(key, None)
         return answer
@@ -150,7 +148,7 @@ class Sessions:
             self._on_asking(key)
             if session is not None and session.node == node and not is_told:
                 self._on_arrived(node)
-            self._on_news()
+            self.on_news()
         return answer
 
     async def _is_silent(self, key: bytes, session: _Session) -> bool:
@@ -159,7 +157,7 @@ class Sessions:
         try:
             session.spoke.clear()
             # A process with a held pull is prompted: its pull is answered, and it pulls again.
-            waits = self._pulls.release(session.node)
+            waits = self.pulls.release(session.node)
             since = self._clock() if waits else session.heard
             left = since + self._silence - self._clock()
             if left > 0:

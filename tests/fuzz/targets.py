@@ -15,6 +15,7 @@ from flwr.app import Array, ArrayRecord, RecordDict
 
 from aggregator_server.campaign.labelling import checked_accuracy, checked_predictions
 from aggregator_server.flower.fleet.filter import Filter
+from aggregator_server.flower.node_sessions import Sessions
 from party.identity.keys import identity_key
 from pate.data.values import content_hash
 from pate.errors import ProtocolError
@@ -268,7 +269,8 @@ def _http(rng: random.Random) -> Callable[[], object]:
     }
     pieces = [rng.randbytes(rng.choice((0, 1, 1_000))) for _ in range(rng.randint(1, 4))]
     # Nobody is there: without any SuperLink the health check would wait for one.
-    gateway = Filter("127.0.0.1:9")
+    gateway = Filter(Sessions())
+    gateway.point_at("127.0.0.1:9")
     gateway.keys = frozenset({b"known"})
 
     async def talk() -> None:

@@ -103,21 +103,16 @@ class Filter:
 
     def __init__(
         self,
-        upstream: str | None = None,  # ``host:port`` of the SuperLink, or None
+        sessions: Sessions,  # tracks the process of each key and held pulls
         *,
         trust: ssl.SSLContext | None = None,  # TLS context for the SuperLink; None: clear text
         enrolment: EnrolmentService | None = None,  # accepts answers of parties; None: no enrolment
-        # tracks the process of each key and held pulls; None: forward all
-        sessions: Sessions | None = None,
-        # called when a complete reply is in the SuperLink
-        on_whole: Callable[[], None] = lambda: None,
     ) -> None:
-        """Filter requests to ``upstream``."""
+        """Filter requests to the SuperLink of :meth:`point_at`."""
         self.keys: frozenset[bytes] | None = None  # admitted node keys (PEM); None: all
         self._trust = trust
         self._desk = enrolment
         self._sessions = sessions
-        self._on_whole = on_whole
         # called with the address and the key of a connection that a party's node uses
         self.keep: Callable[[tuple[str, int], bytes], None] = lambda _, __: None
         self._client: httpx.AsyncClient | None = None
@@ -127,7 +122,7 @@ class Filter:
         self._ready = asyncio.Event()
         self._held = Allowance(HELD_IN_ALL, HELD_EACH)
         self._invited = Allowance(_INVITED_IN_ALL, _INVITED_EACH)
-        self.point_at(upstream)
+        self.point_at(None)
 
     @property
     def traffic(self) -> Traffic:
@@ -139,7 +134,7 @@ class Filter:
 
         ``run``: the campaign's; None: every run is. From any thread.
         """
-        self._link = upstream, Traffic(on_whole=self._on_whole, run=run)
+        self._link = upstream, Traffic(on_whole=self._sessions.on_news, run=run)
         #: The last health check: the SuperLink, its expiry, and the answer.
         self._look: tuple[str | None, float, Answer] = None, 0.0, (503, [], b"")
         if self._loop is not None and upstream is not None:
@@ -247,8 +242,6 @@ class Filter:
 
         if call.name == "deactivate-node":
             await self.traffic.fetched(key, within=_FETCHED_S)
-        if self._sessions is None:
-            return await ask(scope["path"], body)
         return await self._sessions.call(key, scope["path"], scope["headers"], body, ask, receive)
 
     async def _health(self) -> Answer:

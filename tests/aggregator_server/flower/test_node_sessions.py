@@ -65,7 +65,7 @@ class Stage:
         self.arrived: list[int] = []
         self.pulls = HeldPulls(3600.0)
         self.sessions = Sessions(
-            self.pulls,
+            pulls=self.pulls,
             silence=silence,
             on_asking=self.asking.append,
             on_arrived=self.arrived.append,
