@@ -71,8 +71,6 @@ class GridCarrier(Carrier):
         #: Nodes at the last check, and those of them with a new process.
         self._seen: frozenset[int] = frozenset()
         self._renewed: set[int] = set()
-        #: Nodes that have answered since they connected.
-        self._known: set[int] = set()
         self._grid = grid
         self._ttl = ttl
         self._limit = limit
@@ -90,13 +88,11 @@ class GridCarrier(Carrier):
         here = frozenset(filter(self._admits, self._grid.get_node_ids()))
         renewed, self._renewed = self._renewed & self._seen, set()
         self._seen = here - renewed
-        self._known &= self._seen
         return self._seen
 
     def renew(self, node: int) -> None:
         """Record that a node has a new process: messages to the earlier one are lost."""
         self._renewed.add(node)
-        self._known.discard(node)
         for sent, (at, digest) in list(self._under_way.items()):
             if at == node:
                 del self._under_way[sent]
@@ -106,9 +102,7 @@ class GridCarrier(Carrier):
         """Send a request to a party; what becomes of it will arrive under its digest."""
         sent = None
         if self._admits(node):
-            # Until it has answered it is unknown which messages it reads.
-            content = pack(body, as_array=node not in self._known)
-            message = query(self._grid.run.run_id, node, content, self._ttl)
+            message = query(self._grid.run.run_id, node, pack(body), self._ttl)
             # A grid returns an empty id, or none, for an unknown node.
             sent = next(iter(self._grid.push_messages([message])), None)
         if sent:
@@ -156,9 +150,7 @@ class GridCarrier(Carrier):
         if reply.has_error():
             return Arrival(node, digest, None, _failure(reply))
         try:
-            body = unpack_message(reply, self._limit)
-            self._known.add(node)
-            return Arrival(node, digest, body, None)
+            return Arrival(node, digest, unpack_message(reply, self._limit), None)
         except ProtocolError:
             return Arrival(node, digest, None, UNREADABLE)
 

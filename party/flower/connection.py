@@ -29,7 +29,7 @@ from party.flower.internals import (
 from party.flower.supernode import ACCEPTED, SuperNode
 from pate.errors import PateError, RefusedError, UnreachableError, UsageError
 from pate.runtime.screen import Reminder
-from protos.flower.carriage import is_array, pack, unpack_message
+from protos.flower.carriage import pack, unpack_message
 from protos.flower.runtime import ErrorCode, RuntimeClient
 
 if TYPE_CHECKING:
@@ -323,9 +323,7 @@ def make_client_app(handle: Callable[[bytes], bytes]) -> ClientApp:
     @app.query()
     def answer(message: Message, _context: Context) -> Message:
         try:
-            body = handle(unpack_message(message))
-            # In the format of the request, which the sender can read.
-            return Message(pack(body, as_array=is_array(message.content)), reply_to=message)
+            return Message(pack(handle(unpack_message(message))), reply_to=message)
         except Exception:  # noqa: BLE001 - whatever it is, nothing of it must leave
             _log.exception("a message of the server could not be answered")
             failed = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, PateError.public)

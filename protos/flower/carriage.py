@@ -7,9 +7,6 @@ a tree of objects, and transfers each object in a separate request on every hop:
 * A large one is the one array of an ArrayRecord, which Flower cuts into pieces: four objects and as many as
   there are pieces. The array is never decoded by numpy or another structured parser: its serialisation type
   marks it as ours.
-
-Peers of protocol version 2 read only arrays. So the first request to a node and its reply are arrays: they
-tell each side the version of the other.
 """
 
 from __future__ import annotations
@@ -40,20 +37,12 @@ _KEY: Final = "pate"
 SMALL: Final = 2**18
 
 
-def pack(body: bytes, *, as_array: bool = False) -> RecordDict:
-    """Wrap ``body`` as the only content of a Flower message.
-
-    ``as_array``: for peers that may read only arrays.
-    """
-    if len(body) <= SMALL and not as_array:
+def pack(body: bytes) -> RecordDict:
+    """Wrap ``body`` as the only content of a Flower message."""
+    if len(body) <= SMALL:
         return RecordDict({_KEY: ConfigRecord({_KEY: body})})
     array = Array(_DTYPE, (len(body),), STYPE, body)
     return RecordDict({_KEY: ArrayRecord({_KEY: array})})
-
-
-def is_array(record: RecordDict) -> bool:
-    """Return whether a record has an array, so that its answer must be one, too."""
-    return bool(record.array_records)
 
 
 def unpack(record: RecordDict, limit: int = MAX_MESSAGE) -> bytes:

@@ -12,32 +12,31 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
 from aggregator_server.flower.internals import codeless_fab
 from pate.errors import ProtocolError
-from protos.flower.carriage import SMALL, STYPE, is_array, pack, unpack
+from protos.flower.carriage import SMALL, STYPE, pack, unpack
 from protos.flower.runtime import carries_code, fab_hash
 
 
-@pytest.mark.parametrize("as_array", [False, True])
 @pytest.mark.parametrize(
     "body", [b"", b"x", bytes(range(256)) * 100, bytes(SMALL), bytes(SMALL + 1)]
 )
-def test_what_is_packed_is_unpacked(body: bytes, as_array: bool) -> None:
-    packed = pack(body, as_array=as_array)
+def test_what_is_packed_is_unpacked(body: bytes) -> None:
+    packed = pack(body)
     assert unpack(packed) == body
-    assert is_array(packed) == (as_array or len(body) > SMALL)
+    assert bool(packed.array_records) == (len(body) > SMALL)
 
 
 def test_a_small_body_is_three_objects_and_an_array_five() -> None:
-    def objects(as_array: bool) -> int:
-        return 1 + len(get_all_nested_objects(pack(bytes(SMALL), as_array=as_array)))
+    def objects(size: int) -> int:
+        return 1 + len(get_all_nested_objects(pack(bytes(size))))
 
-    assert (objects(False), objects(True)) == (3, 5)
+    assert (objects(SMALL), objects(SMALL + 1)) == (3, 5)
 
 
-@pytest.mark.parametrize("as_array", [False, True])
-def test_a_body_of_the_limit_passes_and_one_byte_more_does_not(as_array: bool) -> None:
-    assert unpack(pack(b"12345", as_array=as_array), limit=5) == b"12345"
-    with pytest.raises(ProtocolError, match="6 bytes: at most 5"):
-        unpack(pack(b"123456", as_array=as_array), limit=5)
+@pytest.mark.parametrize("size", [5, SMALL + 1])
+def test_a_body_of_the_limit_passes_and_one_byte_more_does_not(size: int) -> None:
+    assert unpack(pack(bytes(size)), limit=size) == bytes(size)
+    with pytest.raises(ProtocolError, match=f"{size + 1} bytes: at most {size}"):
+        unpack(pack(bytes(size + 1)), limit=size)
 
 
 def array(
