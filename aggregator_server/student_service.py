@@ -22,7 +22,6 @@ from aggregator_server.results.statement import expected_of, privacy_statement
 from pate.campaign.choices import NO_GUESS, Guess
 from pate.errors import LedgerError, PateError, PortInUseError, StateError, UsageError
 from pate.foreign import json_value
-from pate.runtime.child import is_loopback, joined
 from pate.runtime.failpoints import reach
 from pate.runtime.home import STUDENT_TOKEN, new_token, same
 from protos.pate.v1 import student_pb2, student_pb2_grpc
@@ -44,6 +43,8 @@ MESSAGE_LIMIT: Final = 64 * 1024 * 1024
 #: Most students that may follow at a time; each occupies a thread.
 FOLLOWERS: Final = 8
 
+#: Others would need TLS.
+_HOST: Final = "127.0.0.1"
 _NAME: Final = "pate.v1.Student"
 _TELLING: Final = ("release", "round-end", "close")
 _SOURCES: Final = {
@@ -54,7 +55,7 @@ _SOURCES: Final = {
 
 
 class StudentService(student_pb2_grpc.StudentServicer):
-    """Serves one campaign's labels on a loopback port; others would need TLS.
+    """Serves one campaign's labels on a loopback port.
 
     Anyone who can reach it may read released labels. Predictions, which influence spending, are
     accepted only with the token, and at the end the server waits only for its holder.
@@ -63,19 +64,13 @@ class StudentService(student_pb2_grpc.StudentServicer):
     def __init__(
         self,
         ledger: Ledger,
-        host: str = "127.0.0.1",
         port: int = 0,
         token: str | None = None,
         guess: Guess = NO_GUESS,
     ) -> None:
-        if not is_loopback(host):
-            raise UsageError(
-                f"labels are served on loopback only until TLS is set up, got {host!r}: use 127.0.0.1"
-            )
         self._ledger = ledger
         self._guess = guess
-        self._where = (host, port)
-        self.port = port  # that is served, once started
+        self.port = port  # to serve on, and that is served, once started
         self.token = new_token() if token is None else token  # of the student
         #: Of before and after the roster.
         self._warnings: dict[bool, str] = {}
@@ -103,15 +98,14 @@ class StudentService(student_pb2_grpc.StudentServicer):
         )
         student_pb2_grpc.add_StudentServicer_to_server(self, server)  # type: ignore[no-untyped-call]
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        host, port = self._where
         try:
-            bound = server.add_insecure_port(joined(host, port))
+            bound = server.add_insecure_port(f"{_HOST}:{self.port}")
         except RuntimeError as error:
             server.stop(None)
-            _refuse_address(host, port, error)
+            _refuse_port(self.port, error)
         if bound == 0:
             server.stop(None)
-            _refuse_address(host, port, None)
+            _refuse_port(self.port, None)
         server.start()
         for name in ("", _NAME):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -380,17 +374,16 @@ def _told(entry: Entry) -> Iterator[student_pb2.LabelEvent]:
         yield student_pb2.LabelEvent(cursor=cursor, campaign_end=closed)
 
 
-def _refuse_address(host: str, port: int, cause: Exception | None) -> NoReturn:
-    """Raise an error that explains why an address is not available."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
+def _refuse_port(port: int, cause: Exception | None) -> NoReturn:
+    """Raise an error that explains why a port is not available."""
+    with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind((_HOST, port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                raise UsageError(f"{host}:{port} cannot be served: {error.strerror}") from cause
+                raise UsageError(f"{_HOST}:{port} cannot be served: {error.strerror}") from cause
     # Also if the probe succeeded: the port was released in between.
     raise PortInUseError(
-        f"port {port} on {host} is taken by another program: stop it or choose another --student-port"
+        f"port {port} on {_HOST} is taken by another program: stop it or choose another --student-port"
     ) from cause

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from aggregator_server.campaign.runner import Campaign, exchange_of
-from aggregator_server.campaign.sums import BATCH_COUNTS, Sums
+from aggregator_server.campaign.sums import Sums
 from aggregator_server.exchange.attendance import Keyring
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.options import CampaignOptions
@@ -384,7 +384,6 @@ def run_campaign(
     # called with a round; returns when the student's predictions for it are in the ledger. None:
     # there is no student
     await_predictions: Callable[[int], object] | None = None,
-    batch: int = BATCH_COUNTS,  # counts of one batch of votes, queries times classes
     # the server's, by which parties know a series; None: a new one
     signing_key: Ed25519PrivateKey | None = None,
     guess: Guess = NO_GUESS,  # for what to expect
@@ -397,7 +396,7 @@ def run_campaign(
     campaign = Campaign(
         ledger,
         public,
-        Sums(ledger, public, exchange, screen, patience=_PATIENCE_S, batch=batch),
+        Sums(ledger, public, exchange, screen, patience=_PATIENCE_S),
         noise=SystemNoise(),
         screen=screen,
         await_predictions=await_predictions or (lambda _: None),

@@ -53,7 +53,6 @@ def inputs_in(
     schema: Schema | None = None,
     drop: Sequence[str] = (),  # columns of a frame or a file that are no feature
     encoder: Embedder | None = None,  # makes embeddings of the records at a path
-    text: str | None = None,  # as of :func:`~pate.data.read.read_inputs`
     # called with a line about what may be read otherwise than intended
     say: Callable[[str], None] | None = None,
 ) -> Inputs:
@@ -62,7 +61,7 @@ def inputs_in(
     if isinstance(data, Images | Table | Embeddings):
         made = data
     elif isinstance(data, str | Path):
-        made = read_inputs(Path(data), drop=drop, encoder=encoder, text=text, say=say)
+        made = read_inputs(Path(data), drop=drop, encoder=encoder, say=say)
     elif is_frame(data):
         made = _of_frame(data, {*drop}, schema)
     elif is_torch_data(data):

@@ -165,12 +165,10 @@ def _found(
     return _Found(_of_idx(found, pixels, flat=asked.flat), held)
 
 
-def read_raw(
-    path: Path, source: str, *, text: str | None = None, flat: bool = False, odd: Odd | None = None
-) -> Raw | None:
+def read_raw(path: Path, source: str, *, flat: bool = False, odd: Odd | None = None) -> Raw | None:
     """Return the raw records at ``path`` for an encoder of a source; None if they are embeddings already."""
     asked = _Asked(None, None, Several((), None), Schema(), False, odd, odd, PLAIN, (), flat=flat)
-    return _raw(path, source, asked, text, None)
+    return _raw(path, source, asked, None, None)
 
 
 def _raw(

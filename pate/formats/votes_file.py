@@ -25,22 +25,18 @@ if TYPE_CHECKING:
 MOST_CELLS: Final = 1 << 26
 
 
-def read_vote_matrix(path: Path, *, unequal_rows: bool = False) -> Counts:
+def read_vote_matrix(path: Path) -> Counts:
     """Return votes as (queries, classes) int64.
 
-    ``path``: a ``.npy`` file of a matrix of counts, integers or whole floats; ``unequal_rows``:
-    whether queries may have been answered by different numbers of teachers.
+    ``path``: a ``.npy`` file of a matrix of counts, integers or whole floats.
     """
-    return vote_matrix(load_numbers(path), path, unequal_rows=unequal_rows)
+    return vote_matrix(load_numbers(path), path)
 
 
-def vote_matrix(
-    found: NDArray[Any], path: Path | str = "the array of votes", *, unequal_rows: bool = False
-) -> Counts:
+def vote_matrix(found: NDArray[Any], path: Path | str = "the array of votes") -> Counts:
     """Return an array of votes as a copy, (queries, classes) int64.
 
-    ``found``: a matrix of counts, integers or whole floats; ``unequal_rows``: as for
-    :func:`read_vote_matrix`.
+    ``found``: a matrix of counts, integers or whole floats.
     """
     if found.dtype.kind not in "iuf":
         raise DataError(f"{path} holds {_kind(found.dtype)}, not numbers")
@@ -58,7 +54,7 @@ def vote_matrix(
     sums = votes.sum(axis=1)
     if not sums.all():
         raise DataError(f"{path}: query {int(sums.argmin())} has no votes at all; leave it out")
-    if not unequal_rows and (sums != sums[0]).any():
+    if (sums != sums[0]).any():
         other = int((sums != sums[0]).argmax())
         raise DataError(
             f"{path}: query 0 has {sums[0]} votes, query {other} has {sums[other]}; "

@@ -18,7 +18,7 @@ from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.ledger.verify import verify
 from aggregator_server.student_service import FOLLOWERS, StudentService
 from pate.campaign.choices import Guess
-from pate.errors import PortInUseError, UsageError
+from pate.errors import PortInUseError
 from pate.formats.privacy_statement import PrivacyStatement
 from pate.runtime.home import new_token
 from pate.storage.hash_chain import Head
@@ -370,7 +370,6 @@ def test_a_taken_port_is_told_apart_from_an_impossible_address(ledger: Ledger) -
     first.stop(0.0)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::", "example.org", ""])  # noqa: S104
-def test_only_loopback_is_served(ledger: Ledger, host: str) -> None:
-    with pytest.raises(UsageError, match="loopback"):
-        StudentService(ledger, host)
+def test_only_loopback_is_served(service: StudentService) -> None:
+    with socket.create_server(("127.0.0.2", service.port)):  # taken if it listened on all addresses
+        pass

@@ -87,13 +87,6 @@ def test_what_is_no_matrix_of_counts_is_refused_by_place(tmp_path: Path) -> None
         assert str(path) in str(caught.value)
 
 
-def test_rows_of_different_sums_are_taken_only_if_asked_for(tmp_path: Path) -> None:
-    rows = [[3, 2], [4, 2]]
-    assert read_vote_matrix(stored(tmp_path, rows), unequal_rows=True).tolist() == rows
-    with pytest.raises(DataError, match="no votes"):
-        read_vote_matrix(stored(tmp_path, [[1, 1], [0, 0]]), unequal_rows=True)
-
-
 def npy_bytes(array: NDArray[Any]) -> bytes:
     file = io.BytesIO()
     np.save(file, array)
