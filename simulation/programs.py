@@ -9,9 +9,8 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pate.errors import ProcessError
 from pate.foreign import json_value
@@ -20,12 +19,10 @@ from pate.runtime.log import LOG
 from pate.runtime.screen import EVERY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pate.runtime.screen import Roles, Screen
 
-#: Deadline for steps that take seconds on an idle machine.
-DEADLINE_S: Final = 300.0
 #: Deadline for ending on request: children have 8 seconds to end by themselves.
 STOP_S: Final = 20.0
 _POLL_S: Final = 0.05
@@ -33,25 +30,6 @@ _HERE: Final = "127.0.0.1"
 #: A progress line, as printed by :meth:`pate.runtime.screen.Screen.bar`.
 _PROGRESS: Final = re.compile(r"(.+): (\d+) (?:of (\d+)|%)(, about .+ left)?")
 _STAMP: Final = re.compile(r"^\d\d:\d\d:\d\d [\w-]+(?: [\w.-]+)?: ")
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """Environment of one start of a command."""
-
-    # of the environment, in addition to those of this process
-    variables: Mapping[str, str] = field(default_factory=dict)
-    folder: Path | None = None  # working directory; None: the current one
-    umask: int = -1
-
-
-def until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"after {deadline_s:.0f} s still not: {what}")
-        time.sleep(_POLL_S)
 
 
 def is_alive(pid: int) -> bool:
@@ -92,20 +70,15 @@ class Program:
         folder: Path,  # for its output, in files named after it
         name: str,
         command: Sequence[str],
-        *,
-        failpoint: str | None = None,  # at which it is killed; None: none
-        around: Surroundings | None = None,
+        variables: Mapping[str, str],  # of its environment, besides those of this process
+        **surroundings: Any,  # as of Popen
     ) -> None:
         """Start it, without this process's own settings (PATE_...)."""
         self._named(folder, name)
-        around = around or Surroundings()
         environment = python_environment()
         environment = {k: v for k, v in environment.items() if not k.startswith("PATE_")}
         # All share this machine: contending threads would slow down everything.
-        environment["OMP_NUM_THREADS"] = "1"
-        if failpoint is not None:
-            environment["PATE_FAILPOINT"] = failpoint
-        environment.update(around.variables)
+        environment |= {"OMP_NUM_THREADS": "1", **variables}
         with self.log.open("wb") as errors, self._out.open("wb") as output:
             self._process = subprocess.Popen(
                 command,
@@ -113,16 +86,12 @@ class Program:
                 stdout=output,
                 stderr=errors,
                 env=environment,
-                cwd=around.folder,
-                umask=around.umask,
+                **surroundings,
             )
 
     def _named(self, folder: Path, name: str) -> None:
-        """Reserve a name, and empty files."""
-        self.name, self.log, number = name, folder / f"{name}.log", 0
-        while self.log.exists():
-            number += 1
-            self.log = folder / f"{name}.{number}.log"
+        """Choose the files of its output."""
+        self.name, self.log = name, folder / f"{name}.log"
         self._out = self.log.with_suffix(".out")
         self._family: set[int] = set()
 
@@ -169,33 +138,6 @@ class Program:
             self._family |= set(children(self.pid))
         return self._family
 
-    def says(self, words: str, times: int = 1) -> None:
-        """Wait until these words are in its output."""
-
-        def said() -> bool:
-            ended = self.code  # checked first: its output before the end is then in the file
-            if self.text.count(words) >= times:
-                return True
-            if ended is not None:
-                message = f"{self.name} ended ({ended}) without {words!r}:"
-                raise ProcessError(message).followed_by(self.text)
-            return False
-
-        until(said, f"{self.name} says {words!r}; it said:\n{self.text}")
-
-    def ends(self, *codes: int, deadline_s: float = DEADLINE_S) -> int:
-        """Wait until it ends by itself, and return its exit code (negative for a signal)."""
-        deadline = time.monotonic() + deadline_s
-        while (found := self.code) is None:
-            self.family()  # its children must be known before it ends
-            if time.monotonic() > deadline:
-                raise ProcessError(f"{self.name} still runs:").followed_by(self.text)
-            self.pause(2 * _POLL_S)
-        if found not in codes:
-            message = f"{self.name} ended with {found}, not {codes}:"
-            raise ProcessError(message).followed_by(self.text)
-        return found
-
     def pause(self, seconds: float) -> None:
         """Wait until it ends, at most this many seconds."""
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -213,11 +155,6 @@ class Program:
         self.send(signal.SIGKILL)
         while self.code is None:
             self.pause(1.0)
-
-    def leaves_nobody(self) -> None:
-        """Wait until none of its children runs."""
-        family = self.family()
-        until(lambda: not any(map(is_alive, family)), f"{self.name}'s children have ended")
 
     def sweep(self) -> None:
         """Stop it and its children, in any state."""
@@ -267,9 +204,7 @@ class Programs:
         """Start ``python -m module arguments`` under a name."""
         # Their output is parsed here as text lines, and printed again in the requested format.
         variables = {LOG: "lines"} | ({EVERY: "1"} if self._lines else {})
-        (self._logs / f"{name}.log").unlink(missing_ok=True)
-        around = Surroundings(variables)
-        self._roles[name] = Program(self._logs, name, python(module, *arguments), around=around)
+        self._roles[name] = Program(self._logs, name, python(module, *arguments), variables)
         self._shown[name] = 0
         if self._lines:
             self._lines.say(name, "starting")

@@ -44,8 +44,8 @@ from party.flower.supernode import Server, UntrustedServerError
 from party.identity.enrolment import Enrolment, enrol
 from pate.errors import RefusedError
 from pate.formats.enrolment import node_key
-from simulation.programs import until
 from tests.end_to_end.test_flower_link import Party, collect, every_other_route
+from tests.support.processes.programs import until
 from tests.support.there import there
 
 if TYPE_CHECKING:

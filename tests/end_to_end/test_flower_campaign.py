@@ -39,9 +39,10 @@ from pate.accounting.units import Neighbours
 from pate.data.read import read_inputs
 from pate.errors import PateError, UnreachableError
 from pate.runtime.home import STUDENT_TOKEN
-from simulation.programs import Program, children, until
+from simulation.programs import children
 from tests.end_to_end.faults.test_clock import Clock
 from tests.support.processes import searching
+from tests.support.processes.programs import Program, until
 from tests.support.processes.searching import Secret, files_of, found
 from tests.support.processes.watcher import Watcher, bearer
 from tests.support.world.commands import Campaign, names_of

@@ -33,7 +33,8 @@ from party.flower.connection import Connection, Timeouts, make_client_app
 from party.flower.supernode import Server
 from pate.errors import PateError, PortInUseError, UnreachableError
 from pate.runtime.child import free_port
-from simulation.programs import DEADLINE_S, is_alive, until
+from simulation.programs import is_alive
+from tests.support.processes.programs import DEADLINE_S, until
 from tests.support.there import there
 
 if TYPE_CHECKING:

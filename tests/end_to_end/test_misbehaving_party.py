@@ -20,8 +20,8 @@ from pate.noise.exact import SystemNoise
 from protos import wire
 from protos.bounds import MAX_MESSAGE
 from protos.pate.v1 import vote_pb2
-from simulation.programs import until
 from tests.support.campaign_messages import request_in, site
+from tests.support.processes.programs import until
 from tests.support.world.commands import KINDS, Campaign, Homes, one_body
 from tests.support.world.direct import DirectConnection
 from tests.support.world.in_process import Unanimous

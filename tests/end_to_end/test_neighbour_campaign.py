@@ -15,7 +15,7 @@ from tests.support.world.commands import Campaign, DirectCampaign
 from tests.support.world.sites import Sites
 
 if TYPE_CHECKING:
-    from simulation.programs import Program
+    from tests.support.processes.programs import Program
 
 QUERIES = 200
 #: 360 records at 9 of them are 40 each. With the noise of epsilon 3, three labels of nine are few.

@@ -16,9 +16,9 @@ import pytest
 
 from aggregator_server.results.report import entries
 from pate.runtime.screen import EVERY
-from simulation.programs import Program, until
 from tests.support.hosts import tls_door
 from tests.support.hosts.network import Network, Spread, require_hosts
+from tests.support.processes.programs import Program, until
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import TEACHERS, Sites, lenient
 

@@ -26,8 +26,8 @@ from pate.data.read import read_dataset, read_inputs
 from pate.masking.context import check_threshold
 from pate.masking.graph import degree_for
 from pate.runtime.screen import Screen
-from simulation.programs import Program
 from simulation.simulate import quorum
+from tests.support.processes.programs import Program
 from tests.support.world.forked import Command
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import pytest
 
 from aggregator_server.results.report import entries
 from party.ledger.ledger import PartyLedger
-from simulation.programs import Program, until
 from tests.support.needs import require
+from tests.support.processes.programs import Program, until
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import TEACHERS, Sites, lenient
 

@@ -34,8 +34,8 @@ from typer.testing import CliRunner
 from aggregator_server.cli.main import app as server
 from party.cli.main import app as party
 from pate.runtime.child import free_port, python
-from simulation.programs import Program
 from student.cli import app as student
+from tests.support.processes.programs import Program
 from tests.support.world.forked import Command
 from tests.support.world.sites import lenient
 

@@ -48,9 +48,9 @@ from pate.errors import (
 from pate.preflight import begin
 from pate.preflight.checks import Finding, Skipped, Status
 from pate.runtime.child import free_port
-from simulation.programs import until
 from tests.support.encoders import drawn_jpegs, tiny_encoders
 from tests.support.party.offers import answer, gated, joining, queries, settled
+from tests.support.processes.programs import until
 
 DAY = dt.timedelta(days=1)
 RECORDS = 400

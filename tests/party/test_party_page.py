@@ -23,11 +23,11 @@ from pate.data.embeddings import Embeddings
 from pate.data.values import Images, Table
 from pate.page.access import cookie_of
 from pate.runtime.home import PAGE_TOKEN, kept_token
-from simulation.programs import until
 from tests.party.voting.test_own_data import Site as Party
 from tests.party.voting.test_own_data import rows
 from tests.support.party.offers import answer, joining, queries, settled
 from tests.support.party.pages import Desk
+from tests.support.processes.programs import until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,6 @@ import pytest
 from party.ledger.ledger import LEDGER_FILE, PartyLedger
 from pate.data.values import Images, Table
 from pate.runtime.home import PAGE_TOKEN
-from simulation.programs import until
 from tests.aggregator_server.monitoring.test_page_in_browser import (
     FOCUSABLE,
     FOCUSED,
@@ -26,6 +25,7 @@ from tests.aggregator_server.monitoring.test_page_in_browser import (
 )
 from tests.support.party.offers import answer, joining, queries, settled
 from tests.support.party.pages import Desk
+from tests.support.processes.programs import until
 from tests.support.server.statuses import chromium
 from tests.support.world.commands import Campaign
 from tests.support.world.sites import Sites

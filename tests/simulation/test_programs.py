@@ -26,8 +26,9 @@ from pate.data.values import Dataset, Table
 from pate.errors import PateError, ProcessError, UsageError
 from pate.runtime.screen import Screen
 from simulation.parties import open_ensemble, open_voter, party_home
-from simulation.programs import Program, Programs, is_alive, until
+from simulation.programs import Programs, is_alive
 from simulation.simulate import carrier_to, run_campaign
+from tests.support.processes.programs import Program, until
 from tests.support.world.commands import Commands
 from tests.support.world.sites import Sites, lenient
 

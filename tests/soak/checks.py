@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from aggregator_server.results.report import label_set
 from pate.errors import PateError, UnreachableError
-from simulation.programs import until
+from tests.support.processes.programs import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from simulation.programs import Program
     from tests.soak.enrolled import Stage
     from tests.soak.faults import Havoc
+    from tests.support.processes.programs import Program
     from tests.support.world.stand import Stand
 
 #: In this order.

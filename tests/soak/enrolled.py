@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from aggregator_server.results.report import LEDGER_FILE
 from pate.runtime.child import python
-from simulation.programs import Program, Surroundings, until
+from tests.support.processes.programs import Program, Surroundings, until
 from tests.support.world.commands import KINDS, Commands, Direct
 from tests.support.world.sites import Sites, lenient
 

@@ -15,11 +15,11 @@ import pytest
 from aggregator_server.ledger.ledger import Ledger
 from aggregator_server.results.report import LEDGER_FILE
 from pate.mechanisms import Outcome
-from simulation.programs import Program, Surroundings, until
 from tests.soak.__main__ import main
 from tests.soak.checks import CHECKS, Left
 from tests.soak.enrolled import MODES, NAMES, Stage, free_parties_port
 from tests.soak.faults import Fault, Havoc, Played
+from tests.support.processes.programs import Program, Surroundings, until
 from tests.support.server.campaigns import start
 from tests.support.world.commands import signals_restored
 from tests.support.world.sites import Sites

@@ -21,7 +21,6 @@ from party.flower.connection import make_client_app
 from protos.pate.v1 import student_pb2, student_pb2_grpc
 from protos.public_set import pack_public_set
 from protos.student_proof import PROOF_KEY, predictions_proof
-from simulation.programs import until
 from tests.aggregator_server.exchange.test_exchange import (
     BATCH,
     PUBLIC,
@@ -33,6 +32,7 @@ from tests.aggregator_server.exchange.test_exchange import (
 from tests.party.voting.test_own_data import PUBLIC as TABLE
 from tests.party.voting.test_own_data import Site, rows
 from tests.support.campaign_messages import SERVER_KEY, campaign_message
+from tests.support.processes.programs import until
 from tests.support.server.campaigns import label, make_predictions, start
 from tests.support.server.lines import Lines
 from tests.support.server.statuses import INTERACTIVE

@@ -37,7 +37,7 @@ from aggregator_server.flower.superlink import trust_in
 from aggregator_server.identities import Identities
 from pate.errors import ProcessError
 from protos.flower.carriage import pack
-from simulation.programs import until
+from tests.support.processes.programs import until
 from tests.support.server.fleet_nodes import SERVER, Attacker, new_key, piece, signed, some_id
 from tests.support.server.identities import answer as answered
 

@@ -39,7 +39,7 @@ from aggregator_server.flower.gateway import Gateway
 from pate.errors import PortInUseError, UsageError
 from pate.formats.enrolment import MAX_FILE, ROUTE
 from pate.runtime.child import free_port, listen
-from simulation.programs import until
+from tests.support.processes.programs import until
 from tests.support.server.fleet_nodes import Attacker, piece, signed, some_id
 
 #: Flower's, and not the one of our own that exists while a party is invited.

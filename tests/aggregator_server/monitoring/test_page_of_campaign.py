@@ -15,7 +15,7 @@ from PIL import Image
 
 from pate.data.cells import clean_name
 from pate.runtime.home import PAGE_TOKEN
-from simulation.programs import until
+from tests.support.processes.programs import until
 from tests.support.server.statuses import chromium
 from tests.support.world.commands import Campaign, Play
 from tests.support.world.sites import NAMES, Sites

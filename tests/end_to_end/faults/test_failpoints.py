@@ -18,11 +18,11 @@ import pytest
 from party.ledger.ledger import PartyLedger
 from pate.errors import StateError
 from pate.runtime import failpoints
-from simulation.programs import until
 from tests.aggregator_server.campaign import test_rounds
 from tests.end_to_end import test_simulate
 from tests.envelopes import test_killed
 from tests.party.voting import test_voter_ahead
+from tests.support.processes.programs import until
 from tests.support.world.sites import NAMES
 from tests.support.world.stand import Stand
 

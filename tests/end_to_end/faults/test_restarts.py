@@ -20,11 +20,12 @@ from pate.formats.labels import LabelRow
 from pate.runtime.child import python
 from pate.start import INTERRUPTED
 from simulation.datasets import deal, digits, write_split
-from simulation.programs import DEADLINE_S, STOP_S, Program, Surroundings, children, is_alive, until
+from simulation.programs import STOP_S, children, is_alive
 from student.arrivals import RoundEnd
 from student.client import StudentClient
 from student.session import identify
 from tests.support.needs import require
+from tests.support.processes.programs import DEADLINE_S, Program, Surroundings, until
 from tests.support.world.commands import Campaign, names_of
 from tests.support.world.sites import Sites, lenient
 

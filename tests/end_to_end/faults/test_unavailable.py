@@ -16,8 +16,8 @@ import pytest
 
 from aggregator_server.results.report import LEDGER_FILE
 from pate.errors import DiskError, StateError, UnreachableError
-from simulation.programs import until
 from tests.support.needs import others_slow, require
+from tests.support.processes.programs import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,7 +29,6 @@ from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import DataError, ProtocolError, SchemaError, UsageError
 from protos import wire
 from protos.pate.v1 import vote_pb2
-from simulation.programs import until
 from tests.support.campaign_messages import (
     SERVER_KEY,
     CampaignMessage,
@@ -37,6 +36,7 @@ from tests.support.campaign_messages import (
     terms_message,
 )
 from tests.support.party.asked import Asked, ask, describe
+from tests.support.processes.programs import until
 
 PUBLIC = Table(("lab", "kind"), (np.array([1.0, 20.0, 60.0, 99.0]), np.array(["x", "y", "x", "z"])))
 CLASSES = ("a", "b", "c")

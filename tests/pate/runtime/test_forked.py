@@ -15,7 +15,8 @@ import pytest
 
 from pate.runtime import forked
 from pate.runtime.child import ORPHANED, fork_ahead
-from simulation.programs import is_alive, until
+from simulation.programs import is_alive
+from tests.support.processes.programs import until
 
 _DEADLINE_S = 30.0
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only there children are forked")

@@ -23,7 +23,8 @@ from pate.runtime.child import (
     require_free_port,
     run_limited,
 )
-from simulation.programs import is_alive, until
+from simulation.programs import is_alive
+from tests.support.processes.programs import until
 
 _DEADLINE_S = 20.0
 

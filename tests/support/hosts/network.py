@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from simulation.programs import Program
+    from tests.support.processes.programs import Program
     from tests.support.world.commands import Campaign
 
 _NETWORK: Final = "10.77.0"

@@ -12,8 +12,8 @@ from party.monitoring import Status
 from party.page import PartyPage, View
 from party.policy.operator import Operator
 from party.policy.policy import Policy
-from simulation.programs import until
 from tests.support.party.offers import KEY
+from tests.support.processes.programs import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from aggregator_server.results.report import entries
 from pate.errors import ProcessError
 from pate.formats.labels import LabelSet
 from pate.runtime.child import free_port, python
-from simulation.programs import Program
+from tests.support.processes.programs import Program
 from tests.support.world.forked import Command
 from tests.support.world.sites import NAMES, TEACHERS, Sites
 from tests.support.world.stand import Stand

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from pate.runtime import child, forked
-from simulation.programs import Program
+from tests.support.processes.programs import Program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
