@@ -35,7 +35,6 @@ BEHIND_THE_DOOR = {
             "SuperExecAuthHttpInterceptor",
         },
         "flwr.supercore.protobuf.client": {"ProtobufClient", "ProtobufClientInterceptor"},
-        "flwr.supercore.retry": {"RetryInvoker"},
         "flwr.supercore.runtime": {"RuntimeHttpClient"},
     },
     "aggregator_server/flower/internals.py": {
@@ -71,10 +70,6 @@ BEHIND_THE_DOOR = {
             "ObjectUnavailableError",
             "inflate_object_from_contents",
             "pull_objects",
-        },
-        "flwr.supercore.interceptors": {
-            "RuntimeTokenHttpInterceptor",
-            "SuperExecAuthHttpInterceptor",
         },
         "flwr.superlink.grid": {"HttpGrid"},
     },

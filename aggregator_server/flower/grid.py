@@ -22,7 +22,6 @@ from flwr.supercore.inflatable.inflatable_utils import (
     inflate_object_from_contents,
     pull_objects,
 )
-from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, SuperExecAuthHttpInterceptor
 from flwr.superlink.grid import HttpGrid
 
 from aggregator_server.flower.internals import (
@@ -30,7 +29,6 @@ from aggregator_server.flower.internals import (
     codeless_fab,
     error_reply,
     start_run,
-    url_of,
 )
 from pate.errors import ProcessError
 from protos.flower.runtime import (
@@ -61,7 +59,6 @@ _HERE_S: Final = 0.5
 _AGAIN_S: Final = 0.2
 _AGAIN_MOST_S: Final = 2.0
 _TASK_DEADLINE_S: Final = 30.0
-_ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
 
 @dataclass
@@ -111,7 +108,7 @@ class ResidentGrid(HttpGrid):
         super().__init__(runtime_api_address=address, insecure=trust is None, token=token)
         # called when a reply has been fetched, from the thread that did it
         self.on_fetched: Callable[[], None] = lambda: None
-        self.client = _client_of_task(address, token, trust)
+        self.client = RuntimeClient.of_task(address, token, trust)
         self._client = self.client
         self._pool = ThreadPoolExecutor(_PARALLEL_PULLS, thread_name_prefix="reply")
         self._arriving: dict[str, _Arriving] = {}
@@ -273,17 +270,10 @@ class Session:
         self.grid.close()
 
 
-def _client_of_task(address: str, token: str, trust: ssl.SSLContext | None) -> RuntimeClient:
-    interceptors = [RuntimeTokenHttpInterceptor(token)]
-    return RuntimeClient(url_of(address, trust), interceptors=interceptors, verify=trust or True)
-
-
 def _token_of(address: str, secret: bytes, run_id: int, trust: ssl.SSLContext | None) -> str:
     """Acquire the ServerApp task of the run ``run_id``; a task of any other run is refused."""
     deadline = time.monotonic() + _TASK_DEADLINE_S
-    secured = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
-    url = url_of(address, trust)
-    with RuntimeClient(url, interceptors=[secured], verify=trust or True) as client:
+    with RuntimeClient.with_secret(address, secret, trust) as client:
         while time.monotonic() < deadline:
             taken = acquire(client, [TaskType.SERVER_APP])
             if taken is None:
@@ -292,6 +282,6 @@ def _token_of(address: str, secret: bytes, run_id: int, trust: ssl.SSLContext | 
             task, token = taken
             if task.run_id == run_id:
                 return token
-            with _client_of_task(address, token, trust) as stray:
+            with RuntimeClient.of_task(address, token, trust) as stray:
                 finish(stray, SubStatus.FAILED, "not a run of this server")
     raise ProcessError(f"the SuperLink at {address} offers no task for its run {run_id}")

@@ -93,15 +93,6 @@ def deactivation_of(node: int) -> bytes:
 class ControlClient(DirectClient, ControlHttpClient):
     """A direct client of the Control API."""
 
-    def __init__(self, address: str, trust: ssl.SSLContext | None) -> None:
-        """Connect to the SuperLink at ``address``, over TLS if ``trust`` is given."""
-        super().__init__(url_of(address, trust), verify=True if trust is None else trust)
-
-
-def url_of(address: str, trust: ssl.SSLContext | None) -> str:
-    """Return the URL of a SuperLink, with TLS if ``trust`` is given."""
-    return f"{'http' if trust is None else 'https'}://{address}"
-
 
 def make_fab(files: Mapping[str, bytes]) -> bytes:
     """Return a Flower app bundle of ``files``, the same bytes each time.
@@ -130,7 +121,7 @@ def start_run(address: str, fab: bytes, trust: ssl.SSLContext | None = None) -> 
     ``address``: ``host:port``; ``trust``: TLS context for the SuperLink; None: clear text.
     """
     bundle = Fab(fab_hash(fab), fab, {})
-    with ControlClient(address, trust) as control:
+    with ControlClient(address, trust=trust) as control:
         response = control.StartRun(StartRunRequest(fab=fab_to_proto(bundle)))
     if not response.HasField("run_id"):
         raise ProcessError(f"the SuperLink at {address} did not accept the run")

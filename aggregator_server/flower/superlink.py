@@ -153,7 +153,7 @@ def let_in(address: str, trust: ssl.SSLContext | None, members: Mapping[str, Mem
     removed before others are added.
     """
     wanted = {pem(member.node): member.name for member in members.values()}
-    with ControlClient(address, trust) as control:
+    with ControlClient(address, trust=trust) as control:
         known = _nodes(control)
         went = []
         for key, node in known.items():

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from flwr.proto.message_pb2 import ObjectTree
     from flwr.proto.task_pb2 import Task
     from flwr.supercore.protobuf.client import ProtobufClientInterceptor
-    from flwr.supercore.retry import RetryInvoker
 
 #: Timeout of a request on loopback; an upload of 5 MB on a busy machine takes far less.
 TIMEOUT_S: Final = 120.0
@@ -77,22 +76,17 @@ class DirectClient(ProtobufClient):
 
     def __init__(
         self,
-        base_url: str,
-        *,
-        interceptors: Sequence[ProtobufClientInterceptor] = (),
-        verify: ssl.SSLContext | bool | str = True,
-        timeout: float = TIMEOUT_S,
-        retry_invoker: RetryInvoker | None = None,
+        address: str,  # ``host:port``, on loopback
+        *interceptors: ProtobufClientInterceptor,
+        trust: ssl.SSLContext | None = None,  # for TLS; None: clear text
     ) -> None:
-        if base_url.startswith("http://"):
-            verify = NOBODY
-        super().__init__(
-            base_url, interceptors=interceptors, verify=verify, retry_invoker=retry_invoker
-        )
+        verify = NOBODY if trust is None else trust
+        url = f"{'http' if trust is None else 'https'}://{address}"
+        super().__init__(url, interceptors=interceptors, verify=verify)
         self._client.close()
         self._client = httpx.Client(
             verify=verify,
-            timeout=timeout,
+            timeout=TIMEOUT_S,
             trust_env=False,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=16),
         )
@@ -102,22 +96,15 @@ class RuntimeClient(DirectClient, RuntimeHttpClient):
     """A direct client of the Runtime API."""
 
     @classmethod
-    def at(cls, address: str, *interceptors: ProtobufClientInterceptor) -> Self:
-        """Return a client of the API at the loopback ``address`` (``host:port``)."""
-        return cls(f"http://{address}", interceptors=interceptors)
-
-    @classmethod
-    def with_secret(cls, address: str, secret: bytes) -> Self:
+    def with_secret(cls, address: str, secret: bytes, trust: ssl.SSLContext | None = None) -> Self:
         """Return a client that may acquire tasks."""
-        return cls.at(
-            address,
-            SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE),
-        )
+        acquires = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
+        return cls(address, acquires, trust=trust)
 
     @classmethod
-    def of_task(cls, address: str, token: str) -> Self:
+    def of_task(cls, address: str, token: str, trust: ssl.SSLContext | None = None) -> Self:
         """Return a client authorised for one acquired task."""
-        return cls.at(address, RuntimeTokenHttpInterceptor(token))
+        return cls(address, RuntimeTokenHttpInterceptor(token), trust=trust)
 
 
 def acquire(door: RuntimeClient, kinds: Sequence[TaskType]) -> tuple[Task, str] | None:

@@ -221,7 +221,7 @@ def test_whom_another_user_of_this_machine_lets_in_is_asked_nothing_and_shut_out
     pem = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    with ControlClient(superlink.address, superlink.trust) as control:
+    with ControlClient(superlink.address, trust=superlink.trust) as control:
         node = control.RegisterNode(RegisterNodeRequest(public_key=pem, name="a")).node_id
         with (
             FleetHttpClient.from_server_address(
