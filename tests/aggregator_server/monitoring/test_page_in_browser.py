@@ -141,14 +141,16 @@ def test_votes_in_directions_are_at_no_query_and_give_no_label(
     with a_campaign(tmp_path) as (_, status):
         overview = replace(status.overview(), phase="labelling", budget=None)
     without = replace(overview.queries, labelled=False, directions=16, public_set=700)
-    for rounds, votes, told in (
-        (1, 16, "16 of 16 noisy sums released 0 directions; no query gets a label"),
-        (5, 32, "16 public set of 700 inputs rounds with votes 2 of 5; the first counts classes"),
-    ):
+    for rounds, votes, told, head in (
+        (1, 16, "16 of 16 noisy sums released 0 directions; no query gets a label", "Directions"),
+        (5, 32, "16 public set of 700 inputs rounds with votes 2 of 5; the first counts classes",
+         "Rounds"),
+    ):  # fmt: skip
         queries = replace(without, votes_in=votes, voted_on=16 * rounds, asked=16 * (rounds > 1))
         shown = replace(overview, queries=queries, rounds=rounds, round=min(rounds, 2))
         tab = stored(browser, tmp_path, shown)
         assert told in " ".join(tab.inner_text("#figures").lower().split())
+        assert tab.text_content("#counted") == f"{head} with its votes"
         assert tab.inner_text("#phases [aria-current=step]") == "Releasing"
         assert "abelling" not in tab.inner_text("main")
         tab.close()
