@@ -150,6 +150,7 @@ def _read_ahead(party: Prepared, server: Server, screen: Screen) -> None:
         None if last is None or public is not None else last.offer.announced.classes,
         is_guess=public is None,
         wanted=None if last is None else last.offer.announced.wanted_teachers,
+        trains=last is None or not last.offer.announced.records_vote,
         stops=_answers(server),
     )
     if found is not None:

@@ -109,6 +109,7 @@ class OwnVoters:
         *,
         is_guess: bool = True,
         wanted: int | None = None,
+        trains: bool = True,
         stops: Callable[[], bool] = lambda: False,
     ) -> Dataset | None:
         """Read, and train, before a campaign is known, by what the last one had.
@@ -125,7 +126,7 @@ class OwnVoters:
         except DeepImagesError as error:
             self._warn(f"the data are read once a campaign is known: {error}")
             return None
-        if self._training is not None and not self._training.later:
+        if trains and self._training is not None and not self._training.later:
             teachers = self._training.number(wanted)
             require_trainable(dataset, teachers)
             self._trained(dataset, teachers, stops)

@@ -212,6 +212,7 @@ def test_sides_that_do_not_fit_together(sites: Sites, tmp_path: Path) -> None:
         assert north.lines[-1].startswith(
             "pate-party north: our copy of the public set has the hash"
         )
+        assert north.text.count("our copy of the public set has the hash") == 1
         server.says("north refused to join: its own screen has the reason")
         refused = [line for line in server.lines if "north refused" in line or "north: " in line]
         assert len(refused) == 1

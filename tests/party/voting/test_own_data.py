@@ -8,15 +8,18 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from party.flower.supernode import Server
 from party.options import StartOptions
 from party.policy.operator import question
 from party.policy.policy import Policy
+from party.session import _read_ahead
 from party.teachers.ensemble import Averaged, Ensemble
 from party.voting import joining
 from party.voting.own_data import GaveUpError, OwnVoters, Training
@@ -27,6 +30,7 @@ from pate.codes import code_of
 from pate.data.schema import Schema
 from pate.data.values import Images, Inputs, Table, batch_hash
 from pate.errors import DataError, ProtocolError, SchemaError, UsageError
+from pate.runtime.screen import Screen
 from protos import wire
 from protos.pate.v1 import vote_pb2
 from tests.support.campaign_messages import (
@@ -266,6 +270,23 @@ def test_the_campaigns_number_of_teachers_counts_where_the_owner_states_none(
     assert "has changed its wanted_teachers: it was 8, now it is none" in str(party.voter.error)
     assert party.describe(id=b"n" * 16).description.teachers == 3
     assert party.describe(wanted_teachers=9, id=b"n" * 16).refusal.kind == "RefusedError"
+
+
+@pytest.mark.parametrize("records_vote", [True, False])
+def test_without_a_server_no_teacher_is_trained_where_records_voted_last(
+    tmp_path: Path, records_vote: bool
+) -> None:
+    party = Site(tmp_path, rows())
+    announced = CampaignMessage(
+        aggregator="neighbour" if records_vote else "gnmax", schema=PUBLIC.schema(), classes=CLASSES,
+        most_votes=9 if records_vote else None,
+    ).announced  # fmt: skip
+    last = SimpleNamespace(last=1, offer=SimpleNamespace(announced=announced))
+    here: Any = SimpleNamespace(
+        ledger=SimpleNamespace(campaigns=lambda: [last]), public=None, own=party.own
+    )
+    _read_ahead(here, Server("127.0.0.1:1"), Screen("pate-party"))
+    assert party.trainings == (not records_vote)
 
 
 def test_a_party_with_other_classes_than_most_refuses_by_its_own_comparison(tmp_path: Path) -> None:
