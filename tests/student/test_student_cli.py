@@ -15,11 +15,11 @@ from pate.data.read import read_inputs
 from pate.data.values import Dataset, Table, content_hash, is_numeric
 from pate.formats.labels import LabelRow, LabelSet
 from pate.runtime.screen import Screen
-from simulation.programs import until
 from student import output
 from student.session import identify
 from tests.student.conftest import Here
 from tests.student.fit.test_several import LABELS, days, records, released
+from tests.support.processes.programs import until
 from tests.support.student_samples import (
     PRIVACY,
     STATEMENT,
