@@ -80,7 +80,7 @@ RarestOption = Annotated[
     of_campaign(help="Your guess at the share of the rarest class, as 0.05.", metavar="SHARE"),
 ]
 NoiseOption = Annotated[
-    NoiseSource | None, _masked(help="By the server, or by the parties. Default: by who votes")
+    NoiseSource | None, _masked(help="By server or parties. Default: by who votes")
 ]
 
 
@@ -93,7 +93,7 @@ class QuorumOptions:
         _masked(min=1, help="Stop with fewer parties. Default: about two thirds"),
     ] = None
     colluders: Annotated[
-        int | None, _masked(min=0, help="Colluding parties to tolerate. Default: what fits")
+        int | None, _masked(min=0, help="Colluders to tolerate. Default: what fits")
     ] = None
 
 

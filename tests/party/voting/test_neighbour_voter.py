@@ -422,7 +422,7 @@ def test_queries_that_are_alike_to_the_records_are_refused_and_nothing_is_counte
     public = Table(("x", "nr"), (np.array([1.0, 1.0, 2.0]), np.array([1.0, 2.0, 3.0])))
     held = Dataset(Table(("x",), (np.array([0.0, 3.0]),)), np.array([0, 1]), CLASSES)
     a = Site(tmp_path / "a", held, public=public)
-    a.refuses(a.ask(rows=(0, 1)), "ProtocolError", "alike")
+    a.refuses(a.ask(rows=(0, 1)), "SchemaError", "equal in the columns")
     assert a.answered == 0
     assert a.votes(rows=(0, 2)).sum() == 2
 

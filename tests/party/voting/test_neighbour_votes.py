@@ -304,7 +304,7 @@ HOSTILE: dict[str, tuple[NDArray[np.float64] | NDArray[np.str_], ...]] = {
     "infinity as a word": (column("inf", "3"), column("a", "b")),
 }
 #: What is not to be understood is refused; nothing is guessed.
-REFUSED = {"all missing": "alike"}
+REFUSED = {"all missing": "equal in the columns"}
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
