@@ -279,7 +279,7 @@ def test_without_a_server_no_teacher_is_trained_where_records_voted_last(
     party = Site(tmp_path, rows())
     announced = CampaignMessage(
         aggregator="neighbour" if records_vote else "gnmax", schema=PUBLIC.schema(), classes=CLASSES,
-        most_votes=9 if records_vote else None,
+        most_votes=9 if records_vote else 0,
     ).announced  # fmt: skip
     last = SimpleNamespace(last=1, offer=SimpleNamespace(announced=announced))
     here: Any = SimpleNamespace(
