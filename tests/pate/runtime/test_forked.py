@@ -183,7 +183,7 @@ def test_it_is_used_once_and_one_that_has_ended_is_not_used(tmp_path: Path) -> N
         forked._ahead["played:reports"].wait(20)
         third = Child("third", "played:reports", [], home=home)
         assert third.ended(20)
-        print(third.exit_code, json.loads(third.last_words())["imported here"])
+        print(third.exit_code, json.loads(third.log.read_text())["imported here"])
         """,
     )
     assert done.stdout.splitlines() == ["True False 0", "0 True"], done.stderr
@@ -198,7 +198,7 @@ def test_a_process_that_has_threads_does_not_fork(tmp_path: Path) -> None:
         print(forked._ahead)
         child = Child("child", "played:reports", [], home=home)
         assert child.ended(20)
-        print(json.loads(child.last_words())["imported here"])
+        print(json.loads(child.log.read_text())["imported here"])
         """,
     )
     assert done.stdout.splitlines() == ["{}", "True"], done.stderr
