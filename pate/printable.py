@@ -47,8 +47,8 @@ def number_of(count: int, one: str, many: str | None = None) -> str:
     """Return a number and its noun."""
     if count == 1:
         return f"1 {one}"
-    ends = one.endswith("y") and one[-2] not in "aeo"  # replies, but days
-    return f"{count:,} {many or (one[:-1] + 'ies' if ends else one + 's')}"
+    ies = one.endswith("y") and one[-2] not in "aeo"  # replies, but days
+    return f"{count:,} {many or (one[:-1] + 'ies' if ies else one + 's')}"
 
 
 class PrintableStream:

@@ -43,8 +43,8 @@ class Gateway(Filter):
         trust: ssl.SSLContext | None = None,  # TLS context for the SuperLink; None: clear text
         # accepts answers of invited parties; None: no enrolment
         enrolment: EnrolmentService | None = None,
-        sessions: Sessions
-        | None = None,  # used in the gateway's thread; None: nobody is told of them
+        # what it tells, it tells from the gateway's thread; None: nobody
+        sessions: Sessions | None = None,
     ) -> None:
         """Bind the port. Nothing is served before :meth:`start`."""
         if certificate is None and host not in LOOPBACK:

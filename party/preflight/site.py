@@ -132,9 +132,12 @@ def _code(reply: httpx.Response) -> object:
 
 def last_campaign(options: CheckOptions) -> Campaign | None:
     """Return the latest joined campaign that has not ended, or None."""
-    ledger = PartyLedger.newest(options.place / LEDGER_FILE)
-    open_ = [each for each in (ledger.campaigns() if ledger else ()) if each.ending is None]
-    return open_[-1] if open_ else None
+    return _last_open(PartyLedger.newest(options.place / LEDGER_FILE))
+
+
+def _last_open(ledger: PartyLedger | None) -> Campaign | None:
+    campaigns = () if ledger is None else ledger.campaigns()
+    return next((each for each in reversed(campaigns) if each.ending is None), None)
 
 
 def check_ledger(options: CheckOptions) -> Finding:
@@ -170,7 +173,8 @@ def check_policy(options: CheckOptions, server: Server | None) -> Finding:
         )
     if policy.hours is not None and options.clock().astimezone() not in policy.hours:
         text += "; now is outside of these hours: requests wait"
-    ledger, last = PartyLedger.newest(options.place / LEDGER_FILE), last_campaign(options)
+    ledger = PartyLedger.newest(options.place / LEDGER_FILE)
+    last = _last_open(ledger)
     if ledger is None or last is None:
         return Finding.ok(f"{text}; the terms of a campaign are compared with it at a start")
     try:

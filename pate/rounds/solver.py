@@ -70,8 +70,9 @@ _LEAST: Final = 1e-9
 _TINY: Final = 1e-300
 #: Up to this kappa noise is more than the draw of records in all directions together.
 _LOUD: Final = 0.5
-#: Least variance of a gradient's noise, in records, and as a part of all rounds' variances.
+#: Least variance of a gradient's noise, in records.
 _LEAST_NOISE: Final = 1e-6
+#: Least variance of a combination, as a part of the sum of all variances.
 _LEAST_PART: Final = 1e-10
 #: Least share of a class, times the number of classes.
 _RAREST: Final = 0.01
@@ -363,13 +364,19 @@ def _mismatch(turned: Floats, off: Floats) -> Floats:
     return (np.square(turned).T @ pairs).reshape(-1, rounds, rounds)
 
 
+def invertible(covariances: Floats) -> Floats:
+    """Return (k, T, T) covariances that have an inverse, whatever the sums they were made of.
+
+    A party that lies can make sums so large that noise is nothing beside them.
+    """
+    least = _LEAST_PART * np.trace(covariances, axis1=1, axis2=2)
+    found: Floats = covariances + least[:, None, None] * np.eye(covariances.shape[1])
+    return found
+
+
 def _mean(seen: Floats, covariance: Floats) -> tuple[Floats, Floats]:
     """Return (k,) the means of least variance of (k, T) numbers, and (k,) these variances."""
-    # A party that lies can make sums so large that noise is nothing beside them.
-    least = _LEAST_PART * np.trace(covariance, axis1=1, axis2=2)
-    inverse = np.linalg.inv(covariance + least[:, None, None] * np.eye(covariance.shape[1])).sum(
-        axis=2
-    )
+    inverse = np.linalg.inv(invertible(covariance)).sum(axis=2)
     left = 1 / inverse.sum(axis=1)
     return left * (inverse * seen).sum(axis=1), left
 

@@ -38,7 +38,7 @@ from pate.data.embeddings import Embeddings
 from pate.features.space import codes_over
 from pate.formats.noisy_counts import RoundCounts
 from pate.rounds.plan import noise_ratio
-from pate.rounds.solver import Released, Start, chances, confirmed
+from pate.rounds.solver import Released, Start, chances, confirmed, invertible
 from student.chances.cells import LEAST_SHARE, of_sum_one, shares_below
 from student.chances.neighbours import averaged, neighbour_graph, points_of
 
@@ -76,7 +76,7 @@ _MATCHED: Final = 2
 _TILTS: Final = tuple(2.0 ** (power / 2) for power in range(-20, 17))
 _RIDGE: Final = 1e-5
 _ENOUGH: Final = 0.1
-#: Of pooled weights: steps, the variance to start from, and what keeps variances apart that are almost one,
+#: Of pooled weights: steps, the variance to start from, and what keeps noises apart that are almost one,
 #: relative to the largest.
 _POOLINGS: Final = 100
 _START: Final = 1e-2
@@ -425,9 +425,7 @@ def pooled_weights(size: Floats, seen: Floats, noise: Floats, drawn: Floats) -> 
     covariance = _START * np.eye(count)
     made = np.zeros_like(seen)
     for _ in range(_POOLINGS):
-        spread = np.square(size)[:, None, None] * covariance + errors
-        # A party that lies can make sums so large that errors are nothing beside them.
-        spread += _APART * np.trace(spread, axis1=1, axis2=2)[:, None, None] * np.eye(count)
+        spread = invertible(np.square(size)[:, None, None] * covariance + errors)
         # C h S^-1: the transpose of what solves S x = h C, as both are symmetric.
         gain = np.linalg.solve(spread, size[:, None, None] * covariance).transpose(0, 2, 1)
         made = (gain @ seen[:, :, None])[:, :, 0]
